@@ -1,0 +1,180 @@
+//! The command line, as clap types only. No rule about a value lives here: `options` has them all.
+
+use camino::Utf8PathBuf;
+use clap::{Args, Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "sagents",
+    bin_name = "sagents",
+    version,
+    about = "Generates a persistence layer for AI-agent conversations into your Rust project",
+    after_help = EXIT_CODES,
+    after_long_help = EXAMPLES,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Generate code, or look what a rerun would change
+    #[command(subcommand)]
+    Gen(Generator),
+    /// Show the generated contexts and their options
+    #[command(after_help = EXIT_CODES)]
+    List(List),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  sagents completions bash > ~/.local/share/bash-completion/completions/sagents")]
+    Completions {
+        /// The shell to complete for
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Generator {
+    /// Conversations, agent states and display messages: context, models, migration and tests
+    #[command(visible_alias = "p", after_help = EXIT_CODES, after_long_help = GEN_EXAMPLES)]
+    Persistence(Box<Persistence>),
+}
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags")]
+pub struct Persistence {
+    /// The module to generate: `MyApp.Conversations`, `crate::chat::conversations` or `conversations`
+    #[arg(value_name = "CONTEXT")]
+    pub context: String,
+
+    /// The host's scope type: who is asking. Created if it does not exist
+    #[arg(short, long, value_name = "TYPE", help_heading = "Owner")]
+    pub scope: Option<String>,
+
+    /// Who owns a conversation: user, account, team, org, none, or any other identifier [default: user]
+    #[arg(short = 't', long, value_name = "NAME", help_heading = "Owner")]
+    pub owner_type: Option<String>,
+
+    /// The owner's column and Rust field [default: <owner type>_id]
+    #[arg(short = 'f', long, value_name = "NAME", help_heading = "Owner")]
+    pub owner_field: Option<String>,
+
+    /// The owner's Rust type, for documentation links and inference
+    #[arg(long, value_name = "TYPE", help_heading = "Owner")]
+    pub owner_module: Option<String>,
+
+    /// The table that the foreign key names; `none` for no foreign key [default: read from the migrations]
+    #[arg(long, value_name = "TABLE", help_heading = "Owner")]
+    pub owner_table: Option<String>,
+
+    /// The type of the owner's key: i64, uuid or text [default: read from the migrations or the scope]
+    #[arg(long, value_name = "TYPE", help_heading = "Owner")]
+    pub owner_id: Option<String>,
+
+    /// How the owner's id is read from the scope, for example `user.id` [default: read from the scope's source]
+    #[arg(long, value_name = "PATH", help_heading = "Owner")]
+    pub scope_owner: Option<String>,
+
+    /// What the tables' names start with [default: sagents_]
+    #[arg(long, value_name = "PREFIX", help_heading = "Database")]
+    pub table_prefix: Option<String>,
+
+    /// The database: sqlite [default: the one that sqlx is used with, else sqlite]
+    #[arg(long, value_name = "NAME", help_heading = "Database")]
+    pub database: Option<String>,
+
+    /// The directory of migrations [default: migrations]
+    #[arg(long, value_name = "DIR", help_heading = "Database")]
+    pub migrations: Option<Utf8PathBuf>,
+
+    /// The host's package directory
+    #[arg(long, value_name = "DIR", default_value = ".", help_heading = "Host")]
+    pub path: Utf8PathBuf,
+
+    /// Make a new package there first, with a `main` that shows the layer at work
+    #[arg(long, help_heading = "Host")]
+    pub init: bool,
+
+    /// Print the lines for Cargo.toml and the parent module instead of adding them
+    #[arg(long, help_heading = "Host")]
+    pub no_wire: bool,
+
+    /// Leave the generated tests out
+    #[arg(long, help_heading = "Host")]
+    pub no_tests: bool,
+
+    /// Show what would happen to each file; write nothing
+    #[arg(long, help_heading = "Run")]
+    pub dry_run: bool,
+
+    /// Show the whole difference; write nothing
+    #[arg(long, help_heading = "Run")]
+    pub diff: bool,
+
+    /// Replace files that cannot be merged; the old ones are kept beside as `.orig`
+    #[arg(long, help_heading = "Run")]
+    pub force: bool,
+
+    /// Answer yes to questions. Without a terminal nothing is ever asked
+    #[arg(short, long, help_heading = "Run")]
+    pub yes: bool,
+
+    /// Print the report as JSON
+    #[arg(long, help_heading = "Run")]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// The host's package directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub path: Utf8PathBuf,
+
+    /// Print the list as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, or up to date
+  1  the file system refused, or a tool is missing
+  2  bad command line or option value
+  5  a decision is needed that only a person or a flag can make";
+
+const EXAMPLES: &str = "\
+Examples:
+  # A new project that runs at once
+  sagents gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init
+  # Into the project that you are in
+  sagents gen persistence conversations --scope crate::accounts::Scope
+  # What is there
+  sagents list
+
+Exit codes:
+  0  done, or up to date
+  1  the file system refused, or a tool is missing
+  2  bad command line or option value
+  5  a decision is needed that only a person or a flag can make";
+
+const GEN_EXAMPLES: &str = "\
+Examples:
+  # A new project that runs at once
+  sagents gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init
+
+  # Into a project whose scope knows its user
+  sagents gen persistence MyApp.Conversations \\
+    --scope MyApp.Accounts.Scope --owner-type user --owner-field user_id \\
+    --owner-module MyApp.Accounts.User --table-prefix sagents_
+
+  # Owned by a team, read from the scope by hand; see the plan first
+  sagents gen persistence crate::chat::conversations -s crate::auth::Session \\
+    -t team --scope-owner 'membership.team_id' --dry-run
+
+Exit codes:
+  0  done, or up to date
+  1  the file system refused, or a tool is missing
+  2  bad command line or option value
+  5  a decision is needed that only a person or a flag can make";

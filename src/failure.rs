@@ -1,0 +1,74 @@
+//! How a run ends when it does not succeed: an exit code that scripts may rely on, and one message that says what is
+//! wrong and what mends it. Nothing here prints; `report` words the rest.
+
+use std::fmt;
+
+/// The contract with scripts and CI. The numbers are documented in `--help` and held by tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done, or up to date.
+    Success = 0,
+    /// The file system refused, or a tool is missing.
+    Failure = 1,
+    /// A bad command line or option value.
+    Usage = 2,
+    /// A decision is needed that only a person or a flag can make.
+    Decision = 5,
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why nothing was written: what is wrong, and what to do about it.
+#[derive(Debug)]
+pub struct Failure {
+    pub exit: Exit,
+    pub what: String,
+    pub help: Option<String>,
+}
+
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Failure {
+    /// An option or its value cannot be used.
+    pub fn usage(what: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, what)
+    }
+
+    /// The generator could go on in several ways and will not choose one by itself.
+    pub fn decision(what: impl Into<String>) -> Self {
+        Self::new(Exit::Decision, what)
+    }
+
+    /// Adds the command, flag or edit that mends it.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    fn new(exit: Exit, what: impl Into<String>) -> Self {
+        Self { exit, what: what.into(), help: None }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new(Exit::Failure, format!("{error:#}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match &self.help {
+            Some(help) => write!(f, "\nhelp: {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

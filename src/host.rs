@@ -1,0 +1,223 @@
+//! What the generator reads of a host: its package, the crate that gets the code, its sources and migrations. Nothing
+//! here writes.
+
+pub mod manifest;
+pub mod migrations;
+pub mod modules;
+pub mod source;
+
+use std::process::Command;
+
+use anyhow::Context as _;
+use camino::{Utf8Path, Utf8PathBuf};
+use cargo_metadata::{Metadata, Package, Target, TargetKind};
+
+use crate::failure::{Failure, Result};
+use crate::host::manifest::Manifest;
+use crate::host::modules::Crate;
+use crate::tree::{Kind, Tree};
+
+#[derive(Debug)]
+pub struct Host {
+    pub tree: Tree,
+    pub package: String,
+    pub edition: String,
+    pub krate: Crate,
+    pub manifest: Manifest,
+    /// The directory above which nothing is ever written.
+    pub boundary: Utf8PathBuf,
+    /// What `--init` lays down first; empty for a host that is there already.
+    pub laid: Vec<(Utf8PathBuf, String)>,
+}
+
+impl Host {
+    /// Reads the package in a directory.
+    pub fn read(directory: &Utf8Path) -> Result<Self> {
+        let root = canonical(directory)?;
+        let tree = Tree::new(root.clone());
+        let manifest_path = Utf8Path::new("Cargo.toml");
+        let Some(text) = tree.read(manifest_path)? else {
+            return Err(Failure::usage(format!("--path: {directory} is not a package: it has no Cargo.toml"))
+                .help("go to your package, name it with --path, or make a new one with --init"));
+        };
+        // Cargo's own words for a syntax error come without the file, so it is found first.
+        Manifest::parse(manifest_path, &text, None, None)?;
+        let metadata = metadata(&root)?;
+        let package = member(&metadata, &root, directory)?;
+        let target = target(package)?;
+        let crate_root = target.src_path.strip_prefix(&root).map_err(|_| {
+            Failure::usage(format!(
+                "the sources of package `{}` are outside of its directory: {}",
+                package.name, target.src_path
+            ))
+            .help("generated code can only go beside a crate root inside the package")
+        })?;
+        let workspace = &metadata.workspace_root;
+        let shared = if *workspace == root { None } else { Tree::new(workspace.clone()).read(manifest_path)? };
+        let lock = Tree::new(workspace.clone()).read(Utf8Path::new("Cargo.lock"))?;
+        let shared_path = workspace.join("Cargo.toml");
+        let shared = shared.as_deref().map(|text| (shared_path.as_path(), text));
+        Ok(Self {
+            manifest: Manifest::parse(manifest_path, &text, shared, lock.as_deref())?,
+            krate: Crate {
+                root: crate_root.to_owned(),
+                library: !target.is_bin(),
+                style: modules::style(&tree, crate_root)?,
+            },
+            package: package.name.to_string(),
+            edition: package.edition.to_string(),
+            boundary: workspace.clone(),
+            tree,
+            laid: Vec::new(),
+        })
+    }
+
+    /// A package that is about to be made in a directory that may not exist yet.
+    pub fn init(directory: &Utf8Path, package: String) -> Result<Self> {
+        const EDITION: &str = "2024";
+        let root = if directory.exists() { canonical(directory)? } else { absolute(directory)? };
+        for occupied in ["src/lib.rs", "src/main.rs"] {
+            if root.join(occupied).exists() {
+                return Err(Failure::decision(format!("--init: {occupied} is there already"))
+                    .help("make the new package in an empty directory, or move that file away"));
+            }
+        }
+        let laid: Vec<(Utf8PathBuf, String)> = vec![
+            (
+                "Cargo.toml".into(),
+                format!("[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"{EDITION}\"\n"),
+            ),
+            ("src/lib.rs".into(), format!("//! The library of `{package}`: what its binary and its tests share.\n")),
+        ];
+        let mut tree = Tree::new(root.clone());
+        for (path, text) in &laid {
+            tree.lay(path.clone(), text.clone());
+        }
+        Ok(Self {
+            manifest: Manifest::parse(Utf8Path::new("Cargo.toml"), &laid[0].1, None, None)?,
+            krate: Crate { root: "src/lib.rs".into(), library: true, style: modules::Style::Flat },
+            package,
+            edition: EDITION.to_owned(),
+            boundary: root,
+            tree,
+            laid,
+        })
+    }
+
+    pub fn is_new(&self) -> bool {
+        !self.laid.is_empty()
+    }
+
+    /// Whether the host's sources use CRLF; new files then do, too.
+    pub fn crlf(&self) -> Result<bool> {
+        Ok(self.tree.read(&self.krate.root)?.is_some_and(|text| text.contains("\r\n")))
+    }
+
+    /// The first source file beside or below the crate's root that contains a text.
+    pub fn mentions(&self, needle: &str) -> Result<Option<Utf8PathBuf>> {
+        let mut directories = vec![self.krate.root.parent().unwrap_or(Utf8Path::new("")).to_owned()];
+        while let Some(directory) = directories.pop() {
+            for name in self.tree.list(&directory)? {
+                let path = directory.join(name);
+                match self.tree.kind(&path) {
+                    Kind::Directory => directories.push(path),
+                    Kind::File if path.extension() == Some("rs") => {
+                        if self.tree.read(&path)?.is_some_and(|text| text.contains(needle)) {
+                            return Ok(Some(path));
+                        }
+                    }
+                    Kind::File | Kind::Missing => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The nearest directory that exists, for programs that are run there.
+    pub fn working_directory(&self) -> Utf8PathBuf {
+        let existing = self.tree.root().ancestors().find(|directory| directory.is_dir());
+        existing.unwrap_or(Utf8Path::new(".")).to_owned()
+    }
+}
+
+fn canonical(directory: &Utf8Path) -> Result<Utf8PathBuf> {
+    if !directory.is_dir() {
+        return Err(Failure::usage(format!("--path: {directory} is not a directory"))
+            .help("name the directory of your package, or make a new one there with --init"));
+    }
+    Ok(directory.canonicalize_utf8().with_context(|| format!("cannot read {directory}"))?)
+}
+
+fn absolute(directory: &Utf8Path) -> Result<Utf8PathBuf> {
+    Ok(camino::absolute_utf8(directory).with_context(|| format!("cannot read {directory}"))?)
+}
+
+/// `--no-deps` and `--offline` keep cargo from resolving, and so from writing Cargo.lock.
+fn metadata(root: &Utf8Path) -> Result<Metadata> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--quiet"])
+        .current_dir(root)
+        .output()
+        .context("cargo does not run")
+        .map_err(|error| Failure::from(error).help("install Rust with rustup, or put cargo on the PATH"))?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::usage(format!(
+            "cargo cannot read Cargo.toml: {}",
+            reason.trim().trim_start_matches("error: ")
+        ))
+        .help("mend it until `cargo metadata` succeeds, then run this again"));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(cargo_metadata::MetadataCommand::parse(text).context("cargo metadata printed something unexpected")?)
+}
+
+fn member<'a>(metadata: &'a Metadata, root: &Utf8Path, shown: &Utf8Path) -> Result<&'a Package> {
+    let manifest = root.join("Cargo.toml");
+    metadata.packages.iter().find(|package| package.manifest_path == manifest).ok_or_else(|| {
+        let mut members: Vec<_> = metadata
+            .packages
+            .iter()
+            .filter_map(|package| Some(package.manifest_path.parent()?.strip_prefix(root).ok()?.to_string()))
+            .collect();
+        members.sort();
+        Failure::usage(format!("--path: {shown} is a workspace, not a package")).help(match members.first() {
+            Some(first) => {
+                format!("name one of its members, for example `--path {first}` (there are: {})", members.join(", "))
+            }
+            None => "add a member to it first".to_owned(),
+        })
+    })
+}
+
+/// The library if there is one, else the binary.
+fn target(package: &Package) -> Result<&Target> {
+    let is_library = |target: &&Target| {
+        target.kind.iter().any(|kind| {
+            matches!(
+                kind,
+                TargetKind::Lib | TargetKind::RLib | TargetKind::DyLib | TargetKind::CDyLib | TargetKind::StaticLib
+            )
+        })
+    };
+    if let Some(library) = package.targets.iter().find(is_library) {
+        return Ok(library);
+    }
+    let binaries: Vec<_> = package.targets.iter().filter(|target| target.is_bin()).collect();
+    let main = |target: &&&Target| target.name == *package.name || Some(&target.name) == package.default_run.as_ref();
+    match binaries.as_slice() {
+        [] => Err(Failure::usage(format!("package `{}` has neither a library nor a binary", package.name))
+            .help("add src/lib.rs and run this again")),
+        [binary] => Ok(binary),
+        several => several.iter().find(main).copied().ok_or_else(|| {
+            let names: Vec<_> = several.iter().map(|target| target.name.as_str()).collect();
+            Failure::decision(format!(
+                "package `{}` has several binaries and no library: {}",
+                package.name,
+                names.join(", ")
+            ))
+            .help("add src/lib.rs, so that all of them can use the generated code")
+        }),
+    }
+}

@@ -1,0 +1,662 @@
+//! Where the modules of a host's crate live, and the `mod` lines that declare them. `syn` finds places; text is spliced
+//! there, never printed back from a syntax tree, and a file that was formatted by rustfmt stays so.
+
+use std::ops::Range;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use proc_macro2::Span;
+use syn::ext::IdentExt as _;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned as _;
+use syn::{Attribute, Expr, ExprLit, Item, ItemMod, Lit, Meta, Token, Visibility};
+
+use crate::failure::{Failure, Result};
+use crate::names::Name;
+use crate::tree::{Kind, Tree};
+
+/// How the host names the file of a module that has children: `chat.rs` beside `chat/`, or `chat/mod.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    Flat,
+    ModRs,
+}
+
+/// The crate (target) of the host that gets the code.
+#[derive(Debug, Clone)]
+pub struct Crate {
+    /// Relative to the package: `src/lib.rs`.
+    pub root: Utf8PathBuf,
+    pub library: bool,
+    pub style: Style,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    pub file: Utf8PathBuf,
+    /// Where the files of its child modules live.
+    pub directory: Utf8PathBuf,
+    /// Whether other crates can reach it: the crate is a library and every `mod` on the way is `pub`.
+    pub public: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    Module(Module),
+    /// `mod chat { … }` in this file: there is no file to put anything into.
+    Inline {
+        file: Utf8PathBuf,
+    },
+    /// The first `depth` segments are there and end at `parent`; the next one is not declared.
+    Missing {
+        parent: Module,
+        depth: usize,
+    },
+}
+
+/// A `mod` line to add.
+#[derive(Debug, Clone, Copy)]
+pub struct Declaration<'a> {
+    pub name: &'a Name,
+    pub public: bool,
+}
+
+/// The style that a crate already has; [`Style::Flat`] if nothing shows one.
+pub fn style(tree: &Tree, root: &Utf8Path) -> Result<Style> {
+    let habits = habits(tree, directory_of(root))?;
+    Ok(if habits.mod_rs && !habits.flat { Style::ModRs } else { Style::Flat })
+}
+
+/// Follows `mod` declarations from the crate's root. What exists only under `cfg(test)` counts as not declared.
+pub fn find(tree: &Tree, krate: &Crate, path: &[Name]) -> Result<Found> {
+    let directory = directory_of(&krate.root).to_owned();
+    let mut module = Module { file: krate.root.clone(), directory, public: krate.library };
+    for (depth, name) in path.iter().enumerate() {
+        let text = tree.read(&module.file)?.ok_or_else(|| {
+            Failure::usage(format!("{} does not exist", module.file)).help("create it, or mend Cargo.toml")
+        })?;
+        let source = parse(&module.file, &text)?;
+        let declarations: Vec<_> = declarations(&source, name).filter(|item| !is_for_tests(&item.attrs)).collect();
+        if declarations.is_empty() {
+            return Ok(Found::Missing { parent: module, depth });
+        }
+        match follow(tree, &module, name, &declarations)? {
+            Some(next) => module = next,
+            None => return Ok(Found::Inline { file: module.file }),
+        }
+    }
+    Ok(Found::Module(module))
+}
+
+/// Where the file of a new child module goes.
+pub fn new_file(krate: &Crate, parent: &Module, name: &Name) -> Utf8PathBuf {
+    match krate.style {
+        Style::Flat => parent.directory.join(format!("{name}.rs")),
+        Style::ModRs => parent.directory.join(name.as_str()).join("mod.rs"),
+    }
+}
+
+/// A new child module as [`find`] will see it once it is there.
+pub fn child(krate: &Crate, parent: &Module, name: &Name, public: bool) -> Module {
+    Module {
+        file: new_file(krate, parent, name),
+        directory: parent.directory.join(name.as_str()),
+        public: public && parent.public,
+    }
+}
+
+/// Adds a `mod` line: at its sorted place in a group of such lines, else above the items. Nothing if it is there.
+pub fn declare(file: &Utf8Path, text: &str, declaration: &Declaration<'_>) -> Result<Option<String>> {
+    let Declaration { name, public } = *declaration;
+    let source = Source::parse(file, text)?;
+    let mut same = declarations(&source.file, name).peekable();
+    if let Some(first) = same.peek() {
+        let line = first.ident.span().start().line;
+        if same.all(|item| is_for_tests(&item.attrs)) {
+            return Err(Failure::usage(format!("{file}:{line}: `mod {}` is there for tests only", name.rust()))
+                .help("give that module another name, or choose another one for the generated code"));
+        }
+        return Ok(None);
+    }
+    let line = format!("{}mod {};", if public { "pub " } else { "" }, name.rust());
+    Ok(Some(match source.group(public) {
+        Some(group) => source.insert_sorted(group, name, &line),
+        None => source.insert_apart(source.externs(), &line),
+    }))
+}
+
+/// Adds an item of one line, such as `extern crate db as sqlx;`, above all other items. Nothing if it is there.
+pub fn declare_extern(file: &Utf8Path, text: &str, line: &str) -> Result<Option<String>> {
+    let source = Source::parse(file, text)?;
+    let wanted = parse(file, line)?.items;
+    let is_there = wanted.iter().all(|item| source.file.items.contains(item));
+    Ok((!is_there).then(|| source.insert_apart(0, line)))
+}
+
+/// A source file that does not parse is an error that names the place.
+pub fn parse(file: &Utf8Path, text: &str) -> Result<syn::File> {
+    syn::parse_file(text).map_err(|error| {
+        let start = error.span().start();
+        Failure::usage(format!("{file}:{}:{}: {error}", start.line, start.column + 1))
+            .help(format!("mend {file}, then run this again"))
+    })
+}
+
+struct Habits {
+    mod_rs: bool,
+    flat: bool,
+}
+
+fn habits(tree: &Tree, directory: &Utf8Path) -> Result<Habits> {
+    let names = tree.list(directory)?;
+    let mut habits = Habits { mod_rs: names.iter().any(|name| name == "mod.rs"), flat: false };
+    for name in &names {
+        let path = directory.join(name);
+        // A crate whose root stands in the package's directory has all of that below it.
+        let is_foreign = directory.as_str().is_empty() && NO_MODULES.contains(&name.as_str());
+        if name.starts_with('.') || is_foreign || tree.kind(&path) != Kind::Directory {
+            continue;
+        }
+        let below = self::habits(tree, &path)?;
+        habits.mod_rs |= below.mod_rs;
+        habits.flat |= below.flat || names.contains(&format!("{name}.rs"));
+    }
+    Ok(habits)
+}
+
+const NO_MODULES: &[&str] = &["benches", "examples", "migrations", "target", "tests"];
+
+fn directory_of(file: &Utf8Path) -> &Utf8Path {
+    file.parent().unwrap_or(Utf8Path::new(""))
+}
+
+fn declarations<'a>(source: &'a syn::File, name: &Name) -> impl Iterator<Item = &'a ItemMod> {
+    modules(&source.items).filter(move |item| item.ident.unraw() == name.as_str())
+}
+
+fn modules(items: &[Item]) -> impl Iterator<Item = &ItemMod> {
+    items.iter().filter_map(|item| if let Item::Mod(item) = item { Some(item) } else { None })
+}
+
+/// The module behind the first of several `mod` items (alternatives under `cfg`) that has a file. Nothing if inline.
+fn follow(tree: &Tree, parent: &Module, name: &Name, declarations: &[&ItemMod]) -> Result<Option<Module>> {
+    let mut tried = Vec::new();
+    for item in declarations {
+        if item.content.is_some() {
+            return Ok(None);
+        }
+        let public = parent.public && matches!(item.vis, Visibility::Public(_));
+        for (file, directory) in places(parent, name, item) {
+            if tree.is_file(&file) {
+                return Ok(Some(Module { file, directory, public }));
+            }
+            tried.push(format!("`{file}`"));
+        }
+    }
+    let (declared, tried) = (&parent.file, tried.join(" or "));
+    Err(Failure::usage(format!("{declared} declares `mod {}`, but there is no {tried}", name.rust()))
+        .help(format!("create the file, or remove the line from {declared}")))
+}
+
+/// The files that rustc would look for, each with the directory of its children.
+fn places(parent: &Module, name: &Name, item: &ItemMod) -> Vec<(Utf8PathBuf, Utf8PathBuf)> {
+    if let Some(path) = item.attrs.iter().find_map(path_attribute) {
+        let file = clean(&directory_of(&parent.file).join(path));
+        let directory = directory_of(&file).to_owned();
+        return vec![(file, directory)];
+    }
+    let directory = parent.directory.join(name.as_str());
+    vec![(parent.directory.join(format!("{name}.rs")), directory.clone()), (directory.join("mod.rs"), directory)]
+}
+
+/// `src/chat/../x.rs` is `src/x.rs`.
+fn clean(path: &Utf8Path) -> Utf8PathBuf {
+    path.components().fold(Utf8PathBuf::new(), |mut clean, component| {
+        match component.as_str() {
+            "." => {}
+            ".." if clean.file_name().is_some_and(|name| name != "..") => drop(clean.pop()),
+            name => clean.push(name),
+        }
+        clean
+    })
+}
+
+fn path_attribute(attribute: &Attribute) -> Option<String> {
+    match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(path), .. }) => Some(path.value()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_for_tests(attributes: &[Attribute]) -> bool {
+    let conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+    conditions.filter_map(|attribute| attribute.parse_args::<Meta>().ok()).any(|condition| needs_test(&condition))
+}
+
+fn needs_test(condition: &Meta) -> bool {
+    let Meta::List(list) = condition else { return condition.path().is_ident("test") };
+    let Ok(inner) = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated) else { return false };
+    match list.path.get_ident().map(ToString::to_string).as_deref() {
+        Some("all") => inner.iter().any(needs_test),
+        Some("any") => !inner.is_empty() && inner.iter().all(needs_test),
+        _ => false,
+    }
+}
+
+/// A file with the places of its items in the text.
+struct Source<'a> {
+    text: &'a str,
+    file: syn::File,
+    /// What `syn` skips before it counts: a byte order mark, a `#!` line.
+    skipped: usize,
+    /// The end of what must stay on top: that `#!` line, inner attributes, inner documentation.
+    top: Option<usize>,
+    /// Items with their attributes and documentation, without the comments above.
+    spans: Vec<Range<usize>>,
+}
+
+impl<'a> Source<'a> {
+    fn parse(path: &Utf8Path, text: &'a str) -> Result<Self> {
+        let file = parse(path, text)?;
+        let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        let skipped = mark + file.shebang.as_ref().map_or(0, String::len);
+        let place = |span: Span| {
+            let range = span.byte_range();
+            range.start + skipped..range.end + skipped
+        };
+        let attributes = file.attrs.iter().map(|attribute| place(attribute.span()).end);
+        let top = attributes.chain(file.shebang.is_some().then_some(skipped)).max();
+        let spans = file.items.iter().map(|item| place(item.span())).collect();
+        Ok(Self { text, file, skipped, top, spans })
+    }
+
+    /// The group of `mod` lines that a new one joins, as a range of items: the last one of the same visibility, else the
+    /// last one. A group that is there for tests only is none.
+    fn group(&self, public: bool) -> Option<Range<usize>> {
+        let groups = self.groups();
+        let has = |group: &&Range<usize>, test: &dyn Fn(&ItemMod) -> bool| {
+            modules(&self.file.items[(*group).clone()]).any(|item| !is_for_tests(&item.attrs) && test(item))
+        };
+        let same = |item: &ItemMod| matches!(item.vis, Visibility::Public(_)) == public;
+        let last_of = |test: &dyn Fn(&ItemMod) -> bool| groups.iter().rev().find(|group| has(group, test)).cloned();
+        last_of(&same).or_else(|| last_of(&|_| true))
+    }
+
+    /// Runs of `mod` lines without a blank line between them.
+    fn groups(&self) -> Vec<Range<usize>> {
+        let mut groups: Vec<Range<usize>> = Vec::new();
+        for (index, item) in self.file.items.iter().enumerate() {
+            if !is_line(item) {
+                continue;
+            }
+            match groups.last_mut() {
+                Some(group) if group.end == index && !self.above(index).has_blank_line() => group.end += 1,
+                _ => groups.push(index..index + 1),
+            }
+        }
+        groups
+    }
+
+    /// How many `extern crate` items lead the file.
+    fn externs(&self) -> usize {
+        self.file.items.iter().take_while(|item| matches!(item, Item::ExternCrate(_))).count()
+    }
+
+    /// rustfmt sorts by the bare name, without `r#` and whatever the visibility.
+    fn insert_sorted(&self, group: Range<usize>, name: &Name, line: &str) -> String {
+        let later = |index: &usize| match &self.file.items[*index] {
+            Item::Mod(item) => item.ident.unraw().to_string().as_str() > name.as_str(),
+            _ => false,
+        };
+        let newline = self.newline();
+        if let Some(next) = group.clone().find(later) {
+            let (above, below) = self.text.split_at(self.above(next).attached());
+            return format!("{above}{line}{newline}{below}");
+        }
+        let gap = self.above(group.end);
+        // The last line of a file may lack its end, and two items may share a line.
+        let (at, end) = gap.first_line().map_or((gap.start + gap.text.len(), newline), |start| (start, ""));
+        let (above, below) = self.text.split_at(at);
+        format!("{above}{end}{line}{newline}{below}")
+    }
+
+    /// Puts a line above an item and its comments, with a blank line on either side.
+    fn insert_apart(&self, index: usize, line: &str) -> String {
+        let (above, below) = self.text.split_at(self.above(index).attached());
+        let (above, below) = (above.trim_end(), below.trim_start_matches(['\r', '\n']));
+        let newline = self.newline();
+        let before = if above.trim_start_matches('\u{feff}').is_empty() { String::new() } else { newline.repeat(2) };
+        let after = if below.is_empty() { "" } else { newline };
+        format!("{above}{before}{line}{newline}{after}{below}")
+    }
+
+    /// What stands between an item and the one before it. Behind the last item that is the rest of the file.
+    fn above(&self, index: usize) -> Gap<'a> {
+        let behind = if index == 0 { self.top } else { Some(self.spans[index - 1].end) };
+        let start = behind.unwrap_or(self.skipped);
+        let end = self.spans.get(index).map_or(self.text.len(), |span| span.start);
+        Gap {
+            text: &self.text[start..end],
+            start,
+            opens_file: behind.is_none(),
+            closes_file: index == self.spans.len(),
+        }
+    }
+
+    fn newline(&self) -> &'static str {
+        if self.text.contains("\r\n") { "\r\n" } else { "\n" }
+    }
+}
+
+/// `mod name;` that rustfmt may move.
+fn is_line(item: &Item) -> bool {
+    let Item::Mod(item) = item else { return false };
+    item.content.is_none() && !item.attrs.iter().any(|attribute| attribute.path().is_ident("macro_use"))
+}
+
+/// Blanks and comments between two items.
+struct Gap<'a> {
+    text: &'a str,
+    start: usize,
+    opens_file: bool,
+    closes_file: bool,
+}
+
+impl Gap<'_> {
+    /// Where the comments begin that belong to the item below: those without a blank line between them and the item.
+    /// A licence at the top of a file belongs to none.
+    fn attached(&self) -> usize {
+        let starts = self.line_starts();
+        let Some(first) = starts.first() else { return self.start + self.text.len() };
+        let blank = starts.windows(2).rev().find(|pair| self.text[pair[0]..pair[1]].trim().is_empty());
+        let attached = match blank {
+            _ if self.closes_file => self.text.len(),
+            Some(pair) => pair[1],
+            None if self.opens_file && is_licence(self.text) => self.text.len(),
+            None => *first,
+        };
+        self.start + attached
+    }
+
+    fn has_blank_line(&self) -> bool {
+        self.line_starts().windows(2).any(|pair| self.text[pair[0]..pair[1]].trim().is_empty())
+    }
+
+    /// The start of the line below the item above.
+    fn first_line(&self) -> Option<usize> {
+        self.line_starts().first().map(|start| self.start + start)
+    }
+
+    /// The starts of lines, of those that do not start inside a comment.
+    fn line_starts(&self) -> Vec<usize> {
+        let mut starts = if self.opens_file { vec![0] } else { Vec::new() };
+        let mut depth = 0_usize;
+        let mut rest = self.text;
+        while let Some(next) = rest.chars().next() {
+            let length = match rest.get(..2) {
+                Some("/*") => {
+                    depth += 1;
+                    2
+                }
+                Some("*/") => {
+                    depth = depth.saturating_sub(1);
+                    2
+                }
+                Some("//") if depth == 0 => rest.find('\n').unwrap_or(rest.len()),
+                _ => next.len_utf8(),
+            };
+            rest = &rest[length..];
+            if next == '\n' && depth == 0 {
+                starts.push(self.text.len() - rest.len());
+            }
+        }
+        starts
+    }
+}
+
+fn is_licence(comment: &str) -> bool {
+    let comment = comment.to_lowercase();
+    ["copyright", "license", "licence", "spdx"].iter().any(|word| comment.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse("name", text).unwrap()
+    }
+
+    fn declared(text: &str, module: &str, public: bool) -> Option<String> {
+        let name = name(module);
+        let declaration = Declaration { name: &name, public };
+        let after = declare("src/lib.rs".into(), text, &declaration).unwrap()?;
+        assert_eq!(declare("src/lib.rs".into(), &after, &declaration).unwrap(), None, "{after}");
+        Some(after)
+    }
+
+    fn is_formatted(text: &str, edition: &str) -> bool {
+        let text = text.trim_start_matches('\u{feff}');
+        let mut rustfmt = Command::new("rustfmt")
+            .args(["--edition", edition])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("rustfmt is installed");
+        rustfmt.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = rustfmt.wait_with_output().unwrap();
+        // What comes from standard input is printed with the line ends of the platform.
+        let formatted = String::from_utf8(output.stdout).unwrap();
+        output.status.success() && formatted.replace('\r', "") == text.replace('\r', "")
+    }
+
+    /// A host on the disk for as long as the value lives.
+    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Tree) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Utf8PathBuf::from_path_buf(directory.path().to_owned()).unwrap();
+        for (path, text) in files {
+            std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            std::fs::write(root.join(path), text).unwrap();
+        }
+        (directory, Tree::new(root))
+    }
+
+    fn library(root: &str) -> Crate {
+        Crate { root: root.into(), library: true, style: Style::Flat }
+    }
+
+    fn found(files: &[(&str, &str)], path: &[&str]) -> Result<Found> {
+        let (_directory, tree) = host(files);
+        let path: Vec<_> = path.iter().map(|segment| name(segment)).collect();
+        find(&tree, &library(files[0].0), &path)
+    }
+
+    fn module(file: &str, directory: &str, public: bool) -> Found {
+        Found::Module(Module { file: file.into(), directory: directory.into(), public })
+    }
+
+    #[test]
+    fn the_style_is_the_one_that_the_host_has() {
+        let style_of = |files: &[(&str, &str)]| {
+            let (_directory, tree) = host(files);
+            style(&tree, files[0].0.into()).unwrap()
+        };
+        let (lib, mod_rs) = (("src/lib.rs", ""), ("src/a/b/mod.rs", ""));
+        assert_eq!(style_of(&[lib]), Style::Flat);
+        assert_eq!(style_of(&[lib, ("tests/common/mod.rs", "")]), Style::Flat);
+        assert_eq!(style_of(&[("lib.rs", ""), ("tests/common/mod.rs", "")]), Style::Flat);
+        assert_eq!(style_of(&[lib, mod_rs]), Style::ModRs);
+        assert_eq!(style_of(&[("lib.rs", ""), mod_rs]), Style::ModRs);
+        assert_eq!(style_of(&[lib, mod_rs, ("src/c.rs", ""), ("src/c/d.rs", "")]), Style::Flat);
+    }
+
+    #[test]
+    fn modules_are_found_in_both_styles_and_under_any_root() {
+        let flat = [("src/lib.rs", "pub mod a;"), ("src/a.rs", "pub mod b;"), ("src/a/b.rs", "")];
+        assert_eq!(found(&flat, &["a", "b"]).unwrap(), module("src/a/b.rs", "src/a/b", true));
+        let mod_rs = [("src/lib.rs", "pub mod a;"), ("src/a/mod.rs", "mod b;"), ("src/a/b/mod.rs", "")];
+        assert_eq!(found(&mod_rs, &["a", "b"]).unwrap(), module("src/a/b/mod.rs", "src/a/b", false));
+        let odd = [("code/app.rs", "mod r#type;"), ("code/type.rs", "")];
+        assert_eq!(found(&odd, &["type"]).unwrap(), module("code/type.rs", "code/type", false));
+        assert_eq!(found(&odd, &[]).unwrap(), module("code/app.rs", "code", true));
+    }
+
+    #[test]
+    fn a_path_attribute_is_followed_as_rustc_does() {
+        let files = [
+            ("src/lib.rs", "pub mod a;"),
+            ("src/a.rs", "#[path = \"../other/x.rs\"]\npub mod b;"),
+            ("other/x.rs", "pub mod c;"),
+            ("other/c.rs", ""),
+        ];
+        assert_eq!(found(&files, &["a", "b"]).unwrap(), module("other/x.rs", "other", true));
+        assert_eq!(found(&files, &["a", "b", "c"]).unwrap(), module("other/c.rs", "other/c", true));
+    }
+
+    #[test]
+    fn of_alternatives_the_one_with_a_file_is_taken() {
+        let text = "#[cfg(windows)]\n#[path = \"w.rs\"]\nmod a;\n#[cfg(unix)]\n#[path = \"u.rs\"]\nmod a;";
+        assert_eq!(found(&[("src/lib.rs", text), ("src/u.rs", "")], &["a"]).unwrap(), module("src/u.rs", "src", false));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_apart() {
+        let parent = Module { file: "src/a.rs".into(), directory: "src/a".into(), public: true };
+        let files = [("src/lib.rs", "pub mod a;"), ("src/a.rs", "#[cfg(all(test, unix))]\nmod b;")];
+        assert_eq!(found(&files, &["a", "b", "c"]).unwrap(), Found::Missing { parent, depth: 1 });
+        let inline = [("src/lib.rs", "pub mod a { pub mod b; }")];
+        assert_eq!(found(&inline, &["a", "b"]).unwrap(), Found::Inline { file: "src/lib.rs".into() });
+        let message = found(&[("src/lib.rs", "mod a;")], &["a"]).unwrap_err().what;
+        assert_eq!(message, "src/lib.rs declares `mod a`, but there is no `src/a.rs` or `src/a/mod.rs`");
+        let message = found(&[("src/lib.rs", "mod a;\nmod {")], &["a"]).unwrap_err().what;
+        assert!(message.starts_with("src/lib.rs:2:5: "), "{message}");
+    }
+
+    #[test]
+    fn a_new_child_follows_the_style() {
+        let parent = Module { file: "src/chat.rs".into(), directory: "src/chat".into(), public: false };
+        let flat = library("src/lib.rs");
+        let mod_rs = Crate { style: Style::ModRs, ..flat.clone() };
+        assert_eq!(new_file(&flat, &parent, &name("type")), "src/chat/type.rs");
+        let child = child(&mod_rs, &parent, &name("notes"), true);
+        assert_eq!(
+            child,
+            Module { file: "src/chat/notes/mod.rs".into(), directory: "src/chat/notes".into(), public: false }
+        );
+    }
+
+    #[test]
+    fn a_declaration_goes_to_its_sorted_place() {
+        for (before, after) in [
+            ("mod a;\nmod z;\n", "mod a;\npub mod m;\nmod z;\n"),
+            (
+                "mod a;\n// about z\n\n// more\n#[cfg(unix)]\nmod z;\n",
+                "mod a;\n// about z\n\npub mod m;\n// more\n#[cfg(unix)]\nmod z;\n",
+            ),
+            (
+                "mod a;\n// z\n/// Z.\n#[cfg(unix)]\nmod z;\n",
+                "mod a;\npub mod m;\n// z\n/// Z.\n#[cfg(unix)]\nmod z;\n",
+            ),
+            ("mod a; // first\n\nuse a::A;\n", "mod a; // first\npub mod m;\n\nuse a::A;\n"),
+            ("pub mod a;\n\nmod b;\n", "pub mod a;\npub mod m;\n\nmod b;\n"),
+            (
+                "mod a;\nmod b;\n\n#[cfg(test)]\nmod tests;\n",
+                "mod a;\nmod b;\npub mod m;\n\n#[cfg(test)]\nmod tests;\n",
+            ),
+            ("mod a; /* one\n\ntwo */\nfn f() {}\n", "mod a; /* one\n\ntwo */\npub mod m;\nfn f() {}\n"),
+            ("mod a;", "mod a;\npub mod m;\n"),
+            ("mod a; fn f() {}", "mod a; \npub mod m;\nfn f() {}"),
+            ("mod l;\nmod r#mod;\n", "mod l;\npub mod m;\nmod r#mod;\n"),
+        ] {
+            assert_eq!(declared(before, "m", true).as_deref(), Some(after));
+        }
+        assert_eq!(declared("mod s;\nmod u;\n", "type", false).as_deref(), Some("mod s;\nmod r#type;\nmod u;\n"));
+    }
+
+    #[test]
+    fn without_a_group_it_stands_apart_above_the_items() {
+        for (before, after) in [
+            ("", "pub mod m;\n"),
+            ("\u{feff}", "\u{feff}pub mod m;\n"),
+            ("//! Docs.", "//! Docs.\n\npub mod m;\n"),
+            ("// Notes.\n", "// Notes.\n\npub mod m;\n"),
+            ("use a::B;\n", "pub mod m;\n\nuse a::B;\n"),
+            ("// Copyright me\n\n// About.\nuse a::B;\n", "// Copyright me\n\npub mod m;\n\n// About.\nuse a::B;\n"),
+            (
+                "// SPDX-License-Identifier: MIT\nuse a::B;\n",
+                "// SPDX-License-Identifier: MIT\n\npub mod m;\n\nuse a::B;\n",
+            ),
+            (
+                "//! Docs.\n#![allow(x)] // why\n// B.\nuse a::B;\n",
+                "//! Docs.\n#![allow(x)] // why\n\npub mod m;\n\n// B.\nuse a::B;\n",
+            ),
+            ("#!/usr/bin/env x\nfn main() {}\n", "#!/usr/bin/env x\n\npub mod m;\n\nfn main() {}\n"),
+            ("extern crate a;\n\nuse a::B;\n", "extern crate a;\n\npub mod m;\n\nuse a::B;\n"),
+            ("#[macro_use]\nmod macros;\n", "pub mod m;\n\n#[macro_use]\nmod macros;\n"),
+            ("fn f() {}\n\n#[cfg(test)]\nmod tests;\n", "pub mod m;\n\nfn f() {}\n\n#[cfg(test)]\nmod tests;\n"),
+            ("//! Ünïcode: “x”.\r\n\r\nfn f() {}\r\n", "//! Ünïcode: “x”.\r\n\r\npub mod m;\r\n\r\nfn f() {}\r\n"),
+        ] {
+            assert_eq!(declared(before, "m", true).as_deref(), Some(after));
+        }
+    }
+
+    #[test]
+    fn what_is_declared_is_left_alone() {
+        for text in ["mod m;", "pub mod m {}", "#[cfg(unix)] mod m;", "#[cfg(not(test))] mod m;"] {
+            assert_eq!(declared(text, "m", true), None, "{text}");
+        }
+        let name = name("m");
+        let only_tests =
+            declare("src/lib.rs".into(), "\n#[cfg(test)]\nmod m;", &Declaration { name: &name, public: true });
+        assert_eq!(only_tests.unwrap_err().what, "src/lib.rs:3: `mod m` is there for tests only");
+    }
+
+    #[test]
+    fn an_extern_crate_is_added_once_and_stays_on_top() {
+        const LINE: &str = "extern crate db as sqlx;";
+        let add = |text: &str| declare_extern("src/lib.rs".into(), text, LINE).unwrap();
+        assert_eq!(add("//! Docs.\n\nmod a;\n").unwrap(), format!("//! Docs.\n\n{LINE}\n\nmod a;\n"));
+        assert_eq!(add("use a;\nextern crate db\n  as sqlx;\n"), None);
+        let both = declared(&add("use a::B;\n").unwrap(), "m", true).unwrap();
+        assert_eq!(both, format!("{LINE}\n\npub mod m;\n\nuse a::B;\n"));
+    }
+
+    #[test]
+    fn a_formatted_file_stays_formatted() {
+        let inputs = [
+            "",
+            "//! Docs.\n",
+            "// Copyright me\n\nuse a::B;\n",
+            "/* Copyright\n *\n * me */\nuse a::B;\n",
+            "//! Docs.\n\n#![allow(dead_code)]\n\nextern crate a;\nextern crate z;\n\nuse a::B;\n",
+            "#!/usr/bin/env x\n#![allow(dead_code)]\nfn main() {}\n",
+            "pub mod accounts;\nmod web; // last\n\nuse web::serve;\n",
+            "mod a;\n// About z.\nmod z;\n",
+            "mod z;\n// About a.\nmod a;\nmod b;\n",
+            "mod a;\n\n/// Docs.\n#[cfg(unix)]\npub mod z;\npub(crate) mod zz;\n\n#[cfg(test)]\nmod tests;\n",
+            "mod l;\nmod r#mod;\nmod z10;\nmod z9;\n",
+            "#[macro_use]\nmod macros;\nmod a;\nmod z;\n",
+            "mod z;\n#[macro_use]\nmod macros;\nfn f() {}\n",
+            "use a::B;\nmod z;\nfn f() {}\n",
+            "mod a {}\nmod b;\n",
+            "//! Docs.\r\n\r\nmod a;\r\nmod z;\r\n",
+            "\u{feff}mod a;\n",
+        ];
+        for edition in ["2021", "2024"] {
+            for input in inputs {
+                assert!(input.is_empty() || is_formatted(input, edition), "{edition}:\n{input}");
+                for (module, public) in [("m", true), ("aa", false), ("zz9", true), ("type", false)] {
+                    let text = declared(input, module, public).unwrap();
+                    assert!(is_formatted(&text, edition), "{edition}:\n{text}");
+                }
+                let text = declare_extern("src/lib.rs".into(), input, "extern crate db as sqlx;").unwrap().unwrap();
+                assert!(is_formatted(&text, edition), "{edition}:\n{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+fn main() -> std::process::ExitCode {
+    sagents::main(std::env::args_os().collect())
+}

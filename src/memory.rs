@@ -1,0 +1,187 @@
+//! What the generator remembers in a host: `sagents.toml`, the options as they were given, for people; and `.sagents/`,
+//! what they resolved to and the last text that was rendered, for the next run. Computes texts, never writes.
+
+use std::collections::BTreeMap;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Result};
+use crate::names::ModulePath;
+use crate::schema::Schema;
+use crate::tree::Tree;
+
+pub const OPTIONS_FILE: &str = "sagents.toml";
+const DIRECTORY: &str = ".sagents";
+
+/// The options of a context as a person gave them; what is absent has its default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Given {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_field: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_module: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_table: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope_owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_prefix: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub database: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migrations: Option<Utf8PathBuf>,
+    /// `true` for `--no-wire`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_wire: Option<bool>,
+    /// `true` for `--no-tests`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_tests: Option<bool>,
+}
+
+impl Given {
+    /// What is given now wins over what was given before.
+    #[must_use]
+    pub fn over(self, before: Self) -> Self {
+        Self {
+            scope: self.scope.or(before.scope),
+            owner_type: self.owner_type.or(before.owner_type),
+            owner_field: self.owner_field.or(before.owner_field),
+            owner_module: self.owner_module.or(before.owner_module),
+            owner_table: self.owner_table.or(before.owner_table),
+            owner_id: self.owner_id.or(before.owner_id),
+            scope_owner: self.scope_owner.or(before.scope_owner),
+            table_prefix: self.table_prefix.or(before.table_prefix),
+            database: self.database.or(before.database),
+            migrations: self.migrations.or(before.migrations),
+            no_wire: self.no_wire.or(before.no_wire),
+            no_tests: self.no_tests.or(before.no_tests),
+        }
+    }
+}
+
+/// `sagents.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recorded {
+    #[serde(default)]
+    pub contexts: BTreeMap<String, Given>,
+}
+
+impl Recorded {
+    pub fn read(tree: &Tree) -> Result<Self> {
+        let Some(text) = tree.read(Utf8Path::new(OPTIONS_FILE))? else {
+            return Ok(Self::default());
+        };
+        toml::from_str(&text).map_err(|error: toml::de::Error| {
+            let place = error.span().map_or_else(String::new, |span| format!(":{}", line_of(&text, span.start)));
+            Failure::usage(format!("{OPTIONS_FILE}{place}: {}", error.message()))
+                .help(format!("mend {OPTIONS_FILE} and run again"))
+        })
+    }
+}
+
+/// The text of `sagents.toml` with a context's options in it; comments and the other contexts stay as they are.
+pub fn options_text(tree: &Tree, context: &ModulePath, given: &Given) -> Result<String> {
+    const INTRODUCTION: &str = "\
+# What `sagents gen persistence` was asked for, per context. Options that are not here have their default.
+# Commit this file; a rerun starts from it.
+
+";
+    let before = tree.read(Utf8Path::new(OPTIONS_FILE))?;
+    let introduction = if before.is_none() { INTRODUCTION } else { "" };
+    let mut document = before
+        .as_deref()
+        .unwrap_or_default()
+        .parse::<toml_edit::DocumentMut>()
+        .map_err(|error| Failure::usage(format!("{OPTIONS_FILE}: {error}")))?;
+    let given = toml::to_string(given).expect("options are plain strings and booleans");
+    let given = given.parse::<toml_edit::DocumentMut>().expect("what toml writes, toml reads");
+    let contexts = document.entry("contexts").or_insert_with(|| {
+        let mut table = toml_edit::Table::new();
+        table.set_implicit(true);
+        table.into()
+    });
+    let key = context.key();
+    let contexts = contexts.as_table_mut().expect("it was read as a table of contexts");
+    let entry = contexts.entry(&key).or_insert_with(toml_edit::table);
+    let entry = entry.as_table_like_mut().expect("it was read as a table of options");
+    for (name, value) in given.iter() {
+        if entry.get(name).map(|old| old.to_string().trim().to_owned()) != Some(value.to_string().trim().to_owned()) {
+            entry.insert(name, value.clone());
+        }
+    }
+    Ok(format!("{introduction}{document}"))
+}
+
+/// What is known of the last run for a context.
+#[derive(Debug, Default)]
+pub struct Last {
+    pub schema: Option<Schema>,
+    pub files: Files,
+}
+
+/// `.sagents/<context>/files.toml`: what the generator put there.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// Merged by reruns; each has its last rendering under `base/`.
+    #[serde(default)]
+    pub generated: Vec<Utf8PathBuf>,
+    /// Created once, the host's from then on.
+    #[serde(default)]
+    pub once: Vec<Utf8PathBuf>,
+    /// Emitted migrations, in order. They are never rewritten.
+    #[serde(default)]
+    pub migrations: Vec<Utf8PathBuf>,
+}
+
+impl Last {
+    pub fn read(tree: &Tree, context: &ModulePath) -> Result<Self> {
+        let schema = match tree.read(&schema_file(context))? {
+            Some(text) => Some(serde_json::from_str(&text).map_err(|error| damaged(&schema_file(context), &error))?),
+            None => None,
+        };
+        let files = match tree.read(&files_file(context))? {
+            Some(text) => toml::from_str(&text).map_err(|error| damaged(&files_file(context), &error))?,
+            None => Files::default(),
+        };
+        Ok(Self { schema, files })
+    }
+}
+
+pub fn schema_file(context: &ModulePath) -> Utf8PathBuf {
+    directory(context).join("schema.json")
+}
+
+pub fn files_file(context: &ModulePath) -> Utf8PathBuf {
+    directory(context).join("files.toml")
+}
+
+pub fn resolved_file(context: &ModulePath) -> Utf8PathBuf {
+    directory(context).join("resolved.toml")
+}
+
+/// Where the last rendering of a file is kept, unformatted.
+pub fn base_file(context: &ModulePath, path: &Utf8Path) -> Utf8PathBuf {
+    directory(context).join("base").join(path)
+}
+
+fn directory(context: &ModulePath) -> Utf8PathBuf {
+    Utf8Path::new(DIRECTORY).join(context.key().replace("::", "."))
+}
+
+fn damaged(path: &Utf8Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::usage(format!("{path} cannot be read: {error}")).help(format!("restore {path} from version control"))
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text[..offset.min(text.len())].matches('\n').count() + 1
+}

@@ -1,0 +1,242 @@
+//! The only module that words what a person reads. Its functions return text, coloured; the printer takes the colours
+//! away where they do not belong.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use camino::Utf8PathBuf;
+use serde::Serialize;
+use similar::TextDiff;
+
+use crate::change::{Action, Change};
+use crate::failure::Failure;
+use crate::options::Resolved;
+
+const BOLD: Style = Style::new().bold();
+const GREEN: Style = AnsiColor::Green.on_default();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+const RED: Style = AnsiColor::Red.on_default();
+const CYAN: Style = AnsiColor::Cyan.on_default();
+
+/// What a run did, or would do.
+#[derive(Debug)]
+pub struct Report<'a> {
+    pub resolved: &'a Resolved,
+    pub changes: &'a [Change],
+    pub unwired: &'a [(Utf8PathBuf, Vec<String>)],
+    pub notes: &'a [String],
+    pub next: &'a [Step],
+    pub dry_run: bool,
+}
+
+/// Something that is left to the user: a command, and why.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    pub command: String,
+    pub why: String,
+}
+
+impl Report<'_> {
+    pub fn text(&self) -> String {
+        let mut text = self.headline();
+        if self.changes.iter().any(shows) {
+            text.push('\n');
+        }
+        for change in self.changes.iter().filter(|change| shows(change)) {
+            let (style, word) = word(change.action);
+            let _ = writeln!(text, "  {style}{word:9}{style:#} {}", change.path);
+            for line in &change.added {
+                let _ = writeln!(text, "            {CYAN}+ {line}{CYAN:#}");
+            }
+        }
+        for (path, lines) in self.unwired {
+            let _ = writeln!(text, "\n{BOLD}Add to {path}:{BOLD:#}");
+            for line in lines {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+        for note in self.notes {
+            let _ = writeln!(text, "\n{YELLOW}Note:{YELLOW:#} {note}");
+        }
+        if !self.next.is_empty() && !self.dry_run {
+            let _ = writeln!(text, "\n{BOLD}Next:{BOLD:#}");
+            let width = self.next.iter().map(|step| step.command.len()).max().unwrap_or_default();
+            for step in self.next {
+                let _ = writeln!(text, "  {CYAN}{:width$}{CYAN:#}  # {}", step.command, step.why);
+            }
+        }
+        text
+    }
+
+    pub fn json(&self) -> String {
+        #[derive(Serialize)]
+        struct File<'a> {
+            path: &'a str,
+            action: Action,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            added: &'a [String],
+        }
+        impl<'a> File<'a> {
+            fn of(change: &'a Change) -> Self {
+                let Change { path, action, before: _, after: _, added, memory: _ } = change;
+                Self { path: path.as_str(), action: *action, added }
+            }
+        }
+        #[derive(Serialize)]
+        struct Json<'a> {
+            context: &'a str,
+            changed: bool,
+            dry_run: bool,
+            options: &'a Resolved,
+            files: Vec<File<'a>>,
+            unwired: Vec<(&'a str, &'a [String])>,
+            notes: &'a [String],
+            next: &'a [Step],
+        }
+        pretty(&Json {
+            context: &self.resolved.context,
+            changed: self.changes.iter().any(Change::writes),
+            dry_run: self.dry_run,
+            options: self.resolved,
+            files: self.changes.iter().map(File::of).collect(),
+            unwired: self.unwired.iter().map(|(path, lines)| (path.as_str(), lines.as_slice())).collect(),
+            notes: self.notes,
+            next: self.next,
+        })
+    }
+
+    fn headline(&self) -> String {
+        let Resolved { context, owner_type, owner_field, owner_id, table_prefix, database, .. } = self.resolved;
+        let verb = match (self.dry_run, self.changes.iter().any(Change::writes)) {
+            (_, false) => "Up to date:",
+            (true, true) => "Would generate",
+            (false, true) => "Generated",
+        };
+        let owner = match (owner_field, owner_id) {
+            (Some(field), Some(id)) => format!("owner {owner_type} ({field}, {id})"),
+            _ => "no owner".to_owned(),
+        };
+        format!("{BOLD}{verb} {context}{BOLD:#}: {}, {owner}, tables {table_prefix}*\n", database.name())
+    }
+}
+
+/// The whole difference, as `patch` reads it. The generator's memory is left out.
+pub fn diff(changes: &[Change]) -> String {
+    let mut text = String::new();
+    for change in changes
+        .iter()
+        .filter(|change| !change.memory && change.action != Action::Unchanged && change.action != Action::Deleted)
+    {
+        let before = change.before.as_deref().unwrap_or_default();
+        let from = if change.before.is_some() { format!("a/{}", change.path) } else { "/dev/null".to_owned() };
+        let difference = TextDiff::from_lines(before, &change.after);
+        let difference =
+            difference.unified_diff().context_radius(3).header(&from, &format!("b/{}", change.path)).to_string();
+        for line in difference.split_inclusive('\n') {
+            let style = match line.as_bytes().first() {
+                Some(b'+') => GREEN,
+                Some(b'-') => RED,
+                Some(b'@') => CYAN,
+                _ => Style::new(),
+            };
+            let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+            let _ = write!(text, "{style}{line}{style:#}{end}");
+        }
+    }
+    text
+}
+
+/// The contexts of a host with their options.
+pub fn list(contexts: &[Resolved]) -> String {
+    if contexts.is_empty() {
+        return "No context has been generated here.\nMake one with: sagents gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope\n"
+            .to_owned();
+    }
+    let mut text = String::new();
+    for resolved in contexts {
+        let Resolved {
+            context,
+            scope,
+            owner_type,
+            owner_field,
+            owner_id,
+            owner_table,
+            owner_key,
+            scope_owner,
+            table_prefix,
+            database,
+            migrations,
+            tests,
+        } = resolved;
+        let _ = writeln!(text, "{BOLD}{context}{BOLD:#}");
+        let key = owner_key.as_deref().map(|key| format!(" ({key})")).unwrap_or_default();
+        let rows = [
+            ("scope", Some(scope.clone())),
+            ("owner type", Some(owner_type.clone())),
+            ("owner field", owner_field.clone()),
+            ("owner id", owner_id.clone()),
+            ("owner table", owner_table.as_ref().map(|table| format!("{table}{key}"))),
+            ("scope owner", scope_owner.clone()),
+            ("table prefix", Some(table_prefix.clone())),
+            ("database", Some(database.name().to_owned())),
+            ("migrations", Some(migrations.to_string())),
+            ("tests", Some(if *tests { "yes" } else { "no" }.to_owned())),
+        ];
+        for (name, value) in rows {
+            if let Some(value) = value {
+                let _ = writeln!(text, "  {name:13} {value}");
+            }
+        }
+    }
+    text
+}
+
+pub fn list_json(contexts: &[Resolved]) -> String {
+    pretty(&contexts)
+}
+
+pub fn failure(failure: &Failure) -> String {
+    let Failure { exit: _, what, help } = failure;
+    let mut text = format!("{RED}error:{RED:#} {what}\n");
+    if let Some(help) = help {
+        let _ = writeln!(text, "{CYAN}help:{CYAN:#} {help}");
+    }
+    text
+}
+
+pub fn failure_json(failure: &Failure) -> String {
+    #[derive(Serialize)]
+    struct Json<'a> {
+        error: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        help: Option<&'a str>,
+        exit: u8,
+    }
+    let Failure { exit, what, help } = failure;
+    pretty(&Json { error: what, help: help.as_deref(), exit: *exit as u8 })
+}
+
+/// The question that is asked on a terminal when `--scope` is missing.
+pub fn ask_scope(default: &str) -> String {
+    format!("{BOLD}Scope type, which says who is asking{BOLD:#} [{default}]: ")
+}
+
+fn shows(change: &Change) -> bool {
+    !change.memory && change.action != Action::Unchanged
+}
+
+fn word(action: Action) -> (Style, &'static str) {
+    match action {
+        Action::Created => (GREEN, "created"),
+        Action::Updated => (GREEN, "updated"),
+        Action::Unchanged => (Style::new(), "unchanged"),
+        Action::Deleted => (YELLOW, "deleted"),
+        Action::Edited => (RED, "edited"),
+        Action::Foreign => (RED, "in the way"),
+        Action::Replaced => (YELLOW, "replaced"),
+    }
+}
+
+fn pretty(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("a report is plain data") + "\n"
+}

@@ -1,0 +1,281 @@
+//! The tables, as data. A schema knows nothing of how a database spells it; `schema::sql` and `database` do.
+
+pub mod sql;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::TablePrefix;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schema {
+    pub tables: Vec<Table>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    pub name: String,
+    /// What the table is for, as a comment in the migration.
+    pub about: String,
+    pub columns: Vec<Column>,
+    pub primary_key: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_keys: Vec<ForeignKey>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<Index>,
+    /// Rows are small and read in the order of the key.
+    pub clustered: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    pub name: String,
+    pub kind: Kind,
+    pub nullable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Default>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Boolean,
+    Integer,
+    BigInteger,
+    Uuid,
+    Text,
+    Json,
+    /// JSON that is kept to the byte.
+    ExactJson,
+    Time,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Default {
+    False,
+    Zero,
+    EmptyObject,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignKey {
+    pub columns: Vec<String>,
+    pub table: String,
+    pub references: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Index {
+    pub name: String,
+    pub columns: Vec<IndexColumn>,
+    /// Only rows that meet this are in the index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexColumn {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub descending: bool,
+}
+
+/// The owner's column, and the table that it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerColumn {
+    pub name: String,
+    pub kind: Kind,
+    /// Table and key column.
+    pub references: Option<(String, String)>,
+}
+
+/// The longest thing that is put behind a table prefix.
+pub const LONGEST_SUFFIX: &str = "display_messages_tool_calls";
+
+/// Every column that is ours; the owner's may not be called like one of them.
+pub fn own_columns() -> Vec<String> {
+    let prefix = TablePrefix::parse("", LONGEST_SUFFIX, usize::MAX).expect("an empty prefix is valid");
+    let mut names: Vec<_> =
+        schema(&prefix, None).tables.into_iter().flat_map(|table| table.columns).map(|c| c.name).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The tables of a context.
+pub fn schema(prefix: &TablePrefix, owner: Option<&OwnerColumn>) -> Schema {
+    let maker = Maker { prefix: prefix.as_str(), owner };
+    Schema { tables: vec![maker.conversations(), maker.agent_states(), maker.display_messages()] }
+}
+
+/// Puts the owner first, wherever there is one.
+struct Maker<'a> {
+    prefix: &'a str,
+    owner: Option<&'a OwnerColumn>,
+}
+
+impl Maker<'_> {
+    fn conversations(&self) -> Table {
+        let name = self.name("conversations");
+        let to_owner = self.owner.and_then(|owner| {
+            let (table, key) = owner.references.clone()?;
+            Some(ForeignKey { columns: vec![owner.name.clone()], table, references: vec![key] })
+        });
+        Table {
+            about: "Conversations, and where each one's next message goes.".into(),
+            columns: self.columns(vec![
+                column("id", Kind::Uuid),
+                nullable("title", Kind::Text),
+                column("scope", Kind::Json),
+                defaulted("metadata", Kind::Json, Default::EmptyObject),
+                defaulted("interrupted", Kind::Boolean, Default::False),
+                defaulted("next_sequence", Kind::BigInteger, Default::Zero),
+                column("inserted_at", Kind::Time),
+                column("updated_at", Kind::Time),
+            ]),
+            primary_key: self.key(&["id"]),
+            unique: None,
+            foreign_keys: to_owner.into_iter().collect(),
+            checks: vec!["next_sequence >= 0".into()],
+            indexes: vec![self.index(format!("{name}_updated"), &[("updated_at", true), ("id", true)], None)],
+            clustered: true,
+            name,
+        }
+    }
+
+    fn agent_states(&self) -> Table {
+        Table {
+            name: self.name("agent_states"),
+            about: "What a conversation's agent knows.".into(),
+            columns: self.columns(vec![
+                column("conversation_id", Kind::Uuid),
+                column("version", Kind::Integer),
+                column("revision", Kind::BigInteger),
+                column("write_id", Kind::Uuid),
+                column("data", Kind::ExactJson),
+                nullable("unreadable_data", Kind::ExactJson),
+                column("inserted_at", Kind::Time),
+                column("updated_at", Kind::Time),
+            ]),
+            primary_key: self.key(&["conversation_id"]),
+            unique: None,
+            foreign_keys: vec![self.to_conversation()],
+            checks: vec!["revision >= 1".into()],
+            indexes: Vec::new(),
+            clustered: false,
+        }
+    }
+
+    fn display_messages(&self) -> Table {
+        let name = self.name("display_messages");
+        let tool_calls =
+            [("conversation_id", false), ("tool_call_id", false), ("content_type", false), ("sequence", false)];
+        Table {
+            about: "What a person sees of a conversation, in order.".into(),
+            columns: self.columns(vec![
+                column("conversation_id", Kind::Uuid),
+                column("sequence", Kind::BigInteger),
+                column("message_id", Kind::Uuid),
+                column("item", Kind::Integer),
+                column("role", Kind::Text),
+                column("content_type", Kind::Text),
+                column("content", Kind::Text),
+                defaulted("metadata", Kind::Json, Default::EmptyObject),
+                nullable("tool_call_id", Kind::Text),
+                nullable("status", Kind::Text),
+                column("inserted_at", Kind::Time),
+            ]),
+            primary_key: self.key(&["conversation_id", "sequence"]),
+            unique: Some(self.key(&["conversation_id", "message_id", "item"])),
+            foreign_keys: vec![self.to_conversation()],
+            checks: vec![
+                "sequence >= 0".into(),
+                "item >= 0".into(),
+                one_of("role", ROLES),
+                one_of("content_type", CONTENT_TYPES),
+                one_of("status", STATUSES),
+                "(content_type = 'tool_call') = (status IS NOT NULL)".into(),
+                "content_type <> 'tool_call' OR tool_call_id IS NOT NULL".into(),
+            ],
+            indexes: vec![self.index(format!("{name}_tool_calls"), &tool_calls, Some("tool_call_id IS NOT NULL"))],
+            clustered: true,
+            name,
+        }
+    }
+
+    fn to_conversation(&self) -> ForeignKey {
+        ForeignKey {
+            columns: self.key(&["conversation_id"]),
+            table: self.name("conversations"),
+            references: self.key(&["id"]),
+        }
+    }
+
+    fn name(&self, suffix: &str) -> String {
+        format!("{}{suffix}", self.prefix)
+    }
+
+    fn columns(&self, columns: Vec<Column>) -> Vec<Column> {
+        self.owner.iter().map(|owner| column(&owner.name, owner.kind)).chain(columns).collect()
+    }
+
+    fn key(&self, columns: &[&str]) -> Vec<String> {
+        let owner = self.owner.iter().map(|owner| owner.name.clone());
+        owner.chain(columns.iter().map(|&column| column.to_owned())).collect()
+    }
+
+    fn index(&self, name: String, columns: &[(&str, bool)], only: Option<&str>) -> Index {
+        let owner = self.owner.iter().map(|owner| IndexColumn { name: owner.name.clone(), descending: false });
+        let columns = columns.iter().map(|&(name, descending)| IndexColumn { name: name.to_owned(), descending });
+        Index { name, columns: owner.chain(columns).collect(), only: only.map(str::to_owned) }
+    }
+}
+
+const ROLES: &[&str] = &["user", "assistant", "tool", "system"];
+const CONTENT_TYPES: &[&str] = &[
+    "text",
+    "thinking",
+    "image",
+    "file_reference",
+    "structured_data",
+    "notification",
+    "error",
+    "tool_call",
+    "tool_result",
+    "todo_snapshot",
+];
+const STATUSES: &[&str] = &["pending", "executing", "completed", "failed", "interrupted", "cancelled"];
+
+/// A null passes: a check that is unknown holds.
+fn one_of(column: &str, values: &[&str]) -> String {
+    format!("{column} IN ('{}')", values.join("', '"))
+}
+
+fn column(name: &str, kind: Kind) -> Column {
+    Column { name: name.to_owned(), kind, nullable: false, default: None }
+}
+
+fn nullable(name: &str, kind: Kind) -> Column {
+    Column { nullable: true, ..column(name, kind) }
+}
+
+fn defaulted(name: &str, kind: Kind, default: Default) -> Column {
+    Column { default: Some(default), ..column(name, kind) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_suffix_is_the_longest() {
+        let prefix = TablePrefix::parse("", LONGEST_SUFFIX, 63).unwrap();
+        let tables = schema(&prefix, None).tables;
+        let names = tables.iter().flat_map(|table| table.indexes.iter().map(|index| &index.name).chain([&table.name]));
+        assert_eq!(names.map(String::len).max(), Some(LONGEST_SUFFIX.len()));
+    }
+}

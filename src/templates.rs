@@ -1,0 +1,463 @@
+//! One askama struct per template, with fields ready to print. Decisions are made here, layout in `templates/`.
+
+use askama::Template;
+
+use crate::database::Database;
+use crate::host::source::{Access, IdType, Seen};
+use crate::options::{Options, Owner, Storage};
+
+/// The words that every template of a context uses.
+#[derive(Debug)]
+pub struct Words {
+    /// The context's type: `Conversations`.
+    context: String,
+    /// The context's module: `conversations`.
+    module: String,
+    /// As Rust source: `my_app::conversations`.
+    public_path: String,
+    /// Other crates can reach it, so what it does not use itself is no dead code.
+    public: bool,
+    tests: bool,
+    prefix: String,
+    conversations: String,
+    agent_states: String,
+    display_messages: String,
+    /// The scope's type as scope.rs names it, with what it imports for that.
+    scope_name: String,
+    scope_import: Option<String>,
+    /// From outside of the crate: `my_app::accounts::Scope`.
+    scope_public: String,
+    scope_example: String,
+    owner: Option<OwnerWords>,
+    owner_and: String,
+    c_owner_and: String,
+    owner_first: String,
+    owner_value: &'static str,
+    bind_owner: &'static str,
+    take_owner: &'static str,
+    owner_arg: &'static str,
+    owner_param: &'static str,
+    owner_json: &'static str,
+}
+
+#[derive(Debug)]
+struct OwnerWords {
+    noun: String,
+    field: String,
+    column: String,
+    /// With a link, if there is a type to link to.
+    link: String,
+    rust_type: &'static str,
+    /// The type as it is bound to a statement and read from a row, and the attribute that a model needs for that.
+    key_type: &'static str,
+    row_attribute: &'static str,
+    bound_type: &'static str,
+    bound: String,
+    /// The least key there is.
+    least: &'static str,
+    borrow: &'static str,
+    uses_uuid: bool,
+    super_imports: &'static str,
+    /// The statements that read the owner's id from a scope, and the field that they fill.
+    read: Vec<String>,
+    read_field: String,
+    test_type: &'static str,
+    test_field: String,
+    alice: &'static str,
+    bob: &'static str,
+}
+
+impl Words {
+    pub fn new(options: &Options, public: bool, krate: &str) -> Self {
+        let Options {
+            context,
+            scope,
+            create_scope: _,
+            owner,
+            prefix,
+            database,
+            migrations: _,
+            tests,
+            wire: _,
+            sqlx_name: _,
+            notes: _,
+        } = options;
+        let table = |suffix: &str| database.quote(&format!("{}{suffix}", prefix.as_str()));
+        let column = owner.as_ref().map(|owner| database.quote(owner.field.as_str()));
+        let if_owner = |text: &'static str, otherwise: &'static str| if owner.is_some() { text } else { otherwise };
+        let with_column = |text: fn(&str) -> String| column.as_deref().map(text).unwrap_or_default();
+        // The names that scope.rs has already.
+        let hidden = ["Owner", "OwnerScope", "Result", "Error", "Value", "Uuid"].contains(&scope.name.as_str());
+        let outside = |path: String| match path.strip_prefix("crate::") {
+            Some(rest) => format!("{krate}::{rest}"),
+            None => path,
+        };
+        Self {
+            context: context.last().camel(),
+            module: context.last().to_string(),
+            public_path: outside(context.rust()),
+            public,
+            tests: *tests,
+            prefix: prefix.as_str().to_owned(),
+            conversations: table("conversations"),
+            agent_states: table("agent_states"),
+            display_messages: table("display_messages"),
+            scope_name: if hidden { scope.rust() } else { scope.name.clone() },
+            scope_import: (!hidden).then(|| scope.rust()),
+            scope_public: outside(scope.rust()),
+            scope_example: match owner {
+                Some(owner) => format!(r#"{{"type": "{}", "id": {}}}"#, owner.noun, example(owner.id)),
+                None => r#"{"type": "none"}"#.to_owned(),
+            },
+            owner: owner.as_ref().map(|owner| OwnerWords::new(owner, *database)),
+            owner_and: with_column(|column| format!("{column} = $0 AND ")),
+            c_owner_and: with_column(|column| format!("c.{column} = $0 AND ")),
+            owner_first: with_column(|column| format!("{column}, ")),
+            owner_value: if_owner("$0, ", ""),
+            bind_owner: if_owner("\n.bind(owner.id())", ""),
+            take_owner: if_owner("let owner = scope.owner()?;", "scope.owner()?;"),
+            owner_arg: if_owner("&owner, ", ""),
+            owner_param: if_owner("owner: &Owner,", ""),
+            owner_json: if_owner("owner.to_json()", "Owner::to_json()"),
+        }
+    }
+}
+
+impl OwnerWords {
+    fn new(owner: &Owner, database: Database) -> Self {
+        let Owner { noun, field, id, storage, table: _, access, link } = owner;
+        let field = field.as_str();
+        let (read, value) = read_owner(access, *id);
+        let optional = access.steps.iter().any(|step| step.optional);
+        let rust_type = rust_type(*id);
+        let key_type = if *storage == Storage::UuidText { "uuid::fmt::Hyphenated" } else { rust_type };
+        Self {
+            noun: noun.to_string(),
+            field: field.to_owned(),
+            column: database.quote(field),
+            link: link.as_ref().map_or_else(|| noun.to_string(), |link| format!("[{noun}]({})", link.rust())),
+            rust_type,
+            key_type,
+            row_attribute: match storage {
+                Storage::UuidText => "#[sqlx(try_from = \"uuid::fmt::Hyphenated\")]\n",
+                _ => "",
+            },
+            bound_type: if *id == IdType::Text { "&str" } else { key_type },
+            bound: match storage {
+                Storage::Text => format!("&self.{field}"),
+                Storage::UuidText => format!("self.{field}.hyphenated()"),
+                Storage::Integer | Storage::Uuid => format!("self.{field}"),
+            },
+            least: match storage {
+                Storage::Integer => "i64::MIN",
+                Storage::Text => "String::new()",
+                Storage::Uuid => "Uuid::nil()",
+                Storage::UuidText => "Uuid::nil().hyphenated()",
+            },
+            borrow: if *id == IdType::Text { "&" } else { "" },
+            uses_uuid: *id == IdType::Uuid,
+            super_imports: if optional { "{Error, Result}" } else { "Result" },
+            read,
+            read_field: if value == field { value } else { format!("{field}: {value}") },
+            test_type: if *id == IdType::Text { "&str" } else { rust_type },
+            test_field: if *id == IdType::Text { format!("{field}: {field}.to_owned()") } else { field.to_owned() },
+            alice: match id {
+                IdType::I64 => "1",
+                IdType::Uuid => "Uuid::from_u128(1)",
+                IdType::Text => "\"alice\"",
+            },
+            bob: match id {
+                IdType::I64 => "2",
+                IdType::Uuid => "Uuid::from_u128(2)",
+                IdType::Text => "\"bob\"",
+            },
+        }
+    }
+}
+
+/// The statements that read an owner's id from `self`, and the expression of the id. What is absent on the way ends the
+/// call with `NoOwner`.
+fn read_owner(access: &Access, id: IdType) -> (Vec<String>, String) {
+    let (last, way) = access.steps.split_last().expect("an access has at least one step");
+    let is_call = |text: &str| text.ends_with("()");
+    let mut statements = Vec::new();
+    let mut place = "self".to_owned();
+    for step in way {
+        place = format!("{place}.{}", step.text);
+        if step.optional {
+            let name = step.text.trim_end_matches("()");
+            let name = if name.starts_with(|c: char| c.is_ascii_digit()) { "owner" } else { name };
+            let borrow = if is_call(&step.text) { "" } else { ".as_ref()" };
+            statements.push(format!("let {name} = {place}{borrow}.ok_or(Error::NoOwner)?;"));
+            name.clone_into(&mut place);
+        }
+    }
+    place = format!("{place}.{}", last.text);
+    let call = is_call(&last.text);
+    let assumed = match id {
+        IdType::I64 => Seen::I64,
+        IdType::Uuid => Seen::Uuid,
+        IdType::Text => Seen::String,
+    };
+    let seen = access.id.as_ref().unwrap_or(&assumed);
+    if last.optional {
+        let borrow = match seen {
+            Seen::String if !call => ".clone()",
+            Seen::Str if !call => ".as_deref()",
+            _ => "",
+        };
+        place = format!("{place}{borrow}.ok_or(Error::NoOwner)?");
+    }
+    let owned = call || last.optional;
+    (statements, convert(&place, seen, owned))
+}
+
+/// An expression of a type that was seen, as the type that is stored.
+fn convert(place: &str, seen: &Seen, owned: bool) -> String {
+    match seen {
+        Seen::I64 | Seen::Uuid | Seen::Other(_) => place.to_owned(),
+        Seen::SmallInt => format!("i64::from({place})"),
+        Seen::String if owned => place.to_owned(),
+        Seen::String => format!("{place}.clone()"),
+        Seen::Str => format!("{place}.to_string()"),
+        Seen::Ref(inner) => match **inner {
+            Seen::String => format!("{place}.clone()"),
+            Seen::Str => format!("{place}.to_string()"),
+            _ => convert(&format!("*{place}"), inner, owned),
+        },
+    }
+}
+
+pub fn rust_type(id: IdType) -> &'static str {
+    match id {
+        IdType::I64 => "i64",
+        IdType::Uuid => "Uuid",
+        IdType::Text => "String",
+    }
+}
+
+fn example(id: IdType) -> &'static str {
+    match id {
+        IdType::I64 => "123",
+        IdType::Uuid => r#""01890a5d-ac96-774b-bcce-b302099a8057""#,
+        IdType::Text => r#""alice""#,
+    }
+}
+
+/// The owner's table in generated tests, where the host's own migrations do not run.
+struct StandIn {
+    create: String,
+    insert: String,
+}
+
+#[derive(Template)]
+#[template(path = "rust/context.rs", escape = "none")]
+struct Context<'a> {
+    w: &'a Words,
+}
+
+#[derive(Template)]
+#[template(path = "rust/conversation.rs", escape = "none")]
+struct Conversation<'a> {
+    w: &'a Words,
+}
+
+#[derive(Template)]
+#[template(path = "rust/agent_state.rs", escape = "none")]
+struct AgentState<'a> {
+    w: &'a Words,
+}
+
+#[derive(Template)]
+#[template(path = "rust/display_message.rs", escape = "none")]
+struct DisplayMessage<'a> {
+    w: &'a Words,
+}
+
+#[derive(Template)]
+#[template(path = "rust/messages.rs", escape = "none")]
+struct Messages<'a> {
+    w: &'a Words,
+}
+
+#[derive(Template)]
+#[template(path = "rust/tool_calls.rs", escape = "none")]
+struct ToolCalls<'a> {
+    w: &'a Words,
+}
+
+#[derive(Template)]
+#[template(path = "rust/scope.rs", escape = "none")]
+struct Scope<'a> {
+    w: &'a Words,
+}
+
+#[derive(Template)]
+#[template(path = "rust/values.rs", escape = "none")]
+struct Values;
+
+#[derive(Template)]
+#[template(path = "rust/tests.rs", escape = "none")]
+struct Tests<'a> {
+    w: &'a Words,
+    migrations: &'a [String],
+    stand_in: Option<StandIn>,
+    /// Whose conversation it is that housekeeping leaves.
+    other: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "init/main.rs", escape = "none")]
+struct Main<'a> {
+    w: &'a Words,
+    package: &'a str,
+    scope: &'a str,
+    uses_uuid: bool,
+}
+
+/// The files of a context below its directory, and the context itself first. `migrations` are relative to the package.
+pub fn context(options: &Options, words: &Words, migrations: &[String]) -> Vec<(Option<&'static str>, String)> {
+    let w = words;
+    let tests = Tests {
+        w,
+        migrations,
+        stand_in: options.owner.as_ref().and_then(|owner| stand_in(owner, options.database)),
+        other: if options.owner.is_some() { "bob" } else { "alice" },
+    };
+    let mut files = vec![
+        (None, render(&Context { w })),
+        (Some("agent_state"), render(&AgentState { w })),
+        (Some("conversation"), render(&Conversation { w })),
+        (Some("display_message"), render(&DisplayMessage { w })),
+        (Some("messages"), render(&Messages { w })),
+        (Some("scope"), render(&Scope { w })),
+        (Some("tool_calls"), render(&ToolCalls { w })),
+        (Some("values"), render(&Values)),
+    ];
+    if options.tests {
+        files.push((Some("tests"), render(&tests)));
+    }
+    for (_, text) in &mut files {
+        *text = number_parameters(text, options.owner.is_some());
+    }
+    files
+}
+
+/// The `main` of a new package.
+pub fn main(options: &Options, words: &Words, package: &str) -> String {
+    let scope = match &options.owner {
+        Some(owner) => {
+            let id = match owner.id {
+                IdType::I64 => "1",
+                IdType::Uuid => "Uuid::from_u128(1)",
+                IdType::Text => "\"alice\".to_owned()",
+            };
+            format!("{} {{ {}: {id} }}", options.scope.name, owner.field)
+        }
+        None => options.scope.name.clone(),
+    };
+    let uses_uuid = options.owner.as_ref().is_some_and(|owner| owner.id == IdType::Uuid);
+    render(&Main { w: words, package, scope: &scope, uses_uuid })
+}
+
+/// The scope type that is created when the host has none.
+pub fn scope_type(options: &Options, public: bool) -> String {
+    let name = &options.scope.name;
+    let allow = if public { "" } else { "#[allow(dead_code, reason = \"for the application to use\")]\n" };
+    match &options.owner {
+        Some(owner) => {
+            let noun = &owner.noun;
+            let ty = if owner.id == IdType::Uuid { "uuid::Uuid" } else { rust_type(owner.id) };
+            format!(
+                "/// On whose behalf a call is made. Everything that belongs to a {noun} is reached through one.\n\
+                 #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
+                 /// The {noun} that the caller acts for.\n    pub {}: {ty},\n}}\n",
+                owner.field
+            )
+        }
+        None => format!(
+            "/// On whose behalf a call is made.\n#[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name};\n"
+        ),
+    }
+}
+
+fn stand_in(owner: &Owner, database: Database) -> Option<StandIn> {
+    let table = owner.table.as_ref()?;
+    let (name, key) = (database.quote(&table.name), database.quote(&table.key));
+    let kind = database.column_type(owner.storage.kind());
+    Some(StandIn {
+        create: format!("CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY)"),
+        insert: format!("INSERT INTO {name} ({key}) VALUES ($0)"),
+    })
+}
+
+/// Templates number the parameters of a statement behind the owner, which is `$0`. With an owner everything moves up by
+/// one; without one `$0` is not there.
+fn number_parameters(text: &str, owner: bool) -> String {
+    if !owner {
+        return text.to_owned();
+    }
+    let mut pieces = text.split('$');
+    let mut numbered = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
+        numbered.push('$');
+        match piece[..digits].parse::<u32>() {
+            Ok(number) => numbered.push_str(&(number + 1).to_string()),
+            Err(_) => numbered.push_str(&piece[..digits]),
+        }
+        numbered.push_str(&piece[digits..]);
+    }
+    numbered
+}
+
+fn render(template: &impl Template) -> String {
+    template.render().expect("a template writes to a string, which does not fail")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::source::Step;
+
+    fn access(steps: &[(&str, bool)], id: Seen) -> Access {
+        let steps = steps.iter().map(|&(text, optional)| Step { text: text.to_owned(), optional }).collect();
+        Access { steps, id: Some(id) }
+    }
+
+    #[test]
+    fn parameters_start_with_the_owner_if_there_is_one() {
+        assert_eq!(number_parameters("a = $0 AND b = $1 AND c = $10", true), "a = $1 AND b = $2 AND c = $11");
+        assert_eq!(number_parameters("b = $1", false), "b = $1");
+    }
+
+    #[test]
+    fn an_owner_is_read_through_whatever_is_on_the_way() {
+        let cases = [
+            (access(&[("user", false), ("id", false)], Seen::I64), IdType::I64, "", "self.user.id"),
+            (
+                access(&[("user", true), ("id", false)], Seen::SmallInt),
+                IdType::I64,
+                "let user = self.user.as_ref().ok_or(Error::NoOwner)?;",
+                "i64::from(user.id)",
+            ),
+            (
+                access(&[("user_id", true)], Seen::String),
+                IdType::Text,
+                "",
+                "self.user_id.clone().ok_or(Error::NoOwner)?",
+            ),
+            (access(&[("user_id()", false)], Seen::Str), IdType::Text, "", "self.user_id().to_string()"),
+            (access(&[("id()", false)], Seen::Ref(Box::new(Seen::Uuid))), IdType::Uuid, "", "*self.id()"),
+            (
+                access(&[("user()", true), ("id", false)], Seen::Uuid),
+                IdType::Uuid,
+                "let user = self.user().ok_or(Error::NoOwner)?;",
+                "user.id",
+            ),
+        ];
+        for (access, id, statements, value) in cases {
+            assert_eq!(read_owner(&access, id), (statements.lines().map(str::to_owned).collect(), value.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The files of a host package as the generator sees them: the disk, and over it what `--init` is about to put there.
+//! Reads only. Every path is relative to the package's directory and uses `/`.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
+use anyhow::Context as _;
+use camino::{Utf8Path, Utf8PathBuf};
+
+use crate::failure::Result;
+
+#[derive(Debug)]
+pub struct Tree {
+    root: Utf8PathBuf,
+    overlay: BTreeMap<Utf8PathBuf, String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Missing,
+    File,
+    Directory,
+}
+
+impl Tree {
+    pub fn new(root: impl Into<Utf8PathBuf>) -> Self {
+        Self { root: root.into(), overlay: BTreeMap::new() }
+    }
+
+    /// Lays a file over the disk: it reads as if it were already there.
+    pub fn lay(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<String>) {
+        self.overlay.insert(path.into(), text.into());
+    }
+
+    pub fn root(&self) -> &Utf8Path {
+        &self.root
+    }
+
+    /// The text of a file, or nothing if there is none. A file that is no UTF-8 text is an error.
+    pub fn read(&self, path: &Utf8Path) -> Result<Option<String>> {
+        if let Some(text) = self.overlay.get(path) {
+            return Ok(Some(text.clone()));
+        }
+        self.read_disk(path)
+    }
+
+    /// As [`Tree::read`], without the overlay.
+    pub fn read_disk(&self, path: &Utf8Path) -> Result<Option<String>> {
+        match std::fs::read_to_string(self.root.join(path)) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(anyhow::Error::from(error).context(format!("cannot read {path}")).into()),
+        }
+    }
+
+    pub fn kind(&self, path: &Utf8Path) -> Kind {
+        let full = self.root.join(path);
+        if self.overlay.contains_key(path) || full.is_file() {
+            Kind::File
+        } else if full.is_dir() {
+            Kind::Directory
+        } else {
+            Kind::Missing
+        }
+    }
+
+    pub fn is_file(&self, path: &Utf8Path) -> bool {
+        self.kind(path) == Kind::File
+    }
+
+    /// The names in a directory, sorted; none if there is no such directory. Laid files are not listed.
+    pub fn list(&self, path: &Utf8Path) -> Result<Vec<String>> {
+        let entries = match self.root.join(path).read_dir_utf8() {
+            Ok(entries) => entries,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(anyhow::Error::from(error).context(format!("cannot read {path}")).into()),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.with_context(|| format!("cannot read {path}"))?;
+            names.push(entry.file_name().to_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+}

@@ -1,0 +1,45 @@
+//! Shows the layer at work: `cargo run` opens a database, migrates it, and holds a short conversation.
+
+use {{ w.scope_public }};
+use {{ w.public_path }}::{
+    {{ w.context }}, ListConversations, MessagePage, NewConversation, NewDisplayMessage, Role, connect,
+};
+{% if uses_uuid %}
+use uuid::Uuid;
+{% endif %}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:{{ package }}.db".into());
+    let pool = connect(&url).await?;
+    sqlx::migrate!().run(&pool).await?;
+    println!("opened {url} and ran its migrations");
+
+    let conversations = {{ w.context }}::new(pool);
+    let scope = {{ scope }};
+    let new = NewConversation::new().title("A first conversation");
+    let conversation = conversations.create_conversation(&scope, new).await?;
+    println!("created conversation {}", conversation.id);
+
+    for (role, text) in [
+        (Role::User, "What is the capital of France?"),
+        (Role::Assistant, "Paris."),
+    ] {
+        let message = NewDisplayMessage::text(role, text);
+        conversations.append_display_message(&scope, conversation.id, message).await?;
+    }
+    let messages = conversations
+        .load_display_messages(&scope, conversation.id, MessagePage::first())
+        .await?;
+    for message in messages {
+        println!("  {} {:?}: {}", message.sequence, message.role, message.content);
+    }
+
+    let recent = conversations.list_conversations(&scope, ListConversations::default()).await?;
+    println!("the newest conversations ({} shown):", recent.len());
+    for conversation in recent {
+        let title = conversation.title.as_deref().unwrap_or("untitled");
+        println!("  {} {} {title}", conversation.updated_at.format("%F %T"), conversation.id);
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! The stored state of a conversation's agent.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sqlx::FromRow;
+use uuid::Uuid;
+
+/// A row of `{{ w.prefix }}agent_states`: what the agent knows, one row per conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct AgentState {
+{% if let Some(owner) = w.owner %}    /// The {{ owner.noun }} that owns it.
+    {{ owner.row_attribute }}pub {{ owner.field }}: {{ owner.rust_type }},
+{% endif %}    pub conversation_id: Uuid,
+    /// The version of the format that `data` is written in.
+    pub version: i32,
+    /// Counts the saves; a writer that holds an older revision has missed one.
+    pub revision: i64,
+    /// Identifies the save, so that repeating it changes nothing.
+    pub write_id: Uuid,
+    /// The state as JSON text, exactly as it was saved.
+    pub data: String,
+    /// What `data` held when it could not be read, kept until it is restored.
+    pub unreadable_data: Option<String>,
+    pub inserted_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}

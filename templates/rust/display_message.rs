@@ -1,0 +1,248 @@
+//! What a person sees of a conversation.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::{Error, Result};
+
+/// A row of `{{ w.prefix }}display_messages`: one item that a person sees.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct DisplayMessage {
+{% if let Some(owner) = w.owner %}    /// The {{ owner.noun }} that owns it.
+    {{ owner.row_attribute }}pub {{ owner.field }}: {{ owner.rust_type }},
+{% endif %}    pub conversation_id: Uuid,
+    /// The place in the conversation: 0, 1, 2, … without a gap.
+    pub sequence: i64,
+    /// The message that this item belongs to. One message may show as several items.
+    pub message_id: Uuid,
+    /// The place of the item in its message.
+    pub item: i32,
+    pub role: Role,
+    pub content_type: ContentType,
+    /// The text that a person reads.
+    pub content: String,
+    /// Everything else: a tool call's arguments, token usage.
+    #[sqlx(json)]
+    pub metadata: Map<String, Value>,
+    /// The tool call that this is, or that this is the result of.
+    pub tool_call_id: Option<String>,
+    /// How far a tool call has come. Only tool calls have one.
+    pub status: Option<ToolStatus>,
+    pub inserted_at: DateTime<Utc>,
+}
+
+/// An item to append. Appending the same `message_id` and `item` again stores nothing and returns the first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewDisplayMessage {
+    pub message_id: Uuid,
+    pub item: i32,
+    pub role: Role,
+    pub content_type: ContentType,
+    pub content: String,
+    pub metadata: Map<String, Value>,
+    pub tool_call_id: Option<String>,
+    pub status: Option<ToolStatus>,
+}
+
+impl NewDisplayMessage {
+    /// A message with a single item and a new id.
+    #[must_use]
+    pub fn new(role: Role, content_type: ContentType, content: impl Into<String>) -> Self {
+        Self {
+            message_id: Uuid::now_v7(),
+            item: 0,
+            role,
+            content_type,
+            content: content.into(),
+            metadata: Map::new(),
+            tool_call_id: None,
+            status: None,
+        }
+    }
+
+    #[must_use]
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self::new(role, ContentType::Text, text)
+    }
+
+    /// A tool call that has not started. `display_text` is what a person reads, for example the tool's name.
+    #[must_use]
+    pub fn tool_call(call_id: impl Into<String>, display_text: impl Into<String>) -> Self {
+        Self {
+            tool_call_id: Some(call_id.into()),
+            status: Some(ToolStatus::Pending),
+            ..Self::new(Role::Assistant, ContentType::ToolCall, display_text)
+        }
+    }
+
+    #[must_use]
+    pub fn tool_result(call_id: impl Into<String>, content: impl Into<String>) -> Self {
+        Self {
+            tool_call_id: Some(call_id.into()),
+            ..Self::new(Role::Tool, ContentType::ToolResult, content)
+        }
+    }
+
+    #[must_use]
+    pub fn message_id(mut self, message_id: Uuid) -> Self {
+        self.message_id = message_id;
+        self
+    }
+
+    #[must_use]
+    pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    pub(super) fn validate(&self) -> Result<()> {
+        if self.item < 0 {
+            return Err(Error::Invalid("the item of a message is negative".into()));
+        }
+        match self.content_type {
+            ContentType::ToolCall if self.tool_call_id.is_none() || self.status.is_none() => Err(
+                Error::Invalid("a tool call needs its id and a status".into()),
+            ),
+            ContentType::ToolCall => Ok(()),
+            _ if self.status.is_some() => {
+                Err(Error::Invalid("only a tool call has a status".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum Role {
+    User,
+    Assistant,
+    Tool,
+    System,
+}
+
+/// How an item is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum ContentType {
+    Text,
+    Thinking,
+    Image,
+    FileReference,
+    StructuredData,
+    Notification,
+    Error,
+    ToolCall,
+    ToolResult,
+    TodoSnapshot,
+}
+
+/// How far a tool call has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum ToolStatus {
+    Pending,
+    Executing,
+    Completed,
+    Failed,
+    /// It waits for a person's decision.
+    Interrupted,
+    Cancelled,
+}
+
+impl ToolStatus {
+    /// Whether a call in this status may change to `next`. Repeating a change is allowed; what has ended stays ended.
+    #[must_use]
+    pub fn may_become(self, next: Self) -> bool {
+        match next {
+            _ if self == next => true,
+            Self::Pending => false,
+            Self::Executing => matches!(self, Self::Pending | Self::Interrupted),
+            Self::Interrupted => matches!(self, Self::Pending | Self::Executing),
+            Self::Completed | Self::Failed | Self::Cancelled => {
+                matches!(self, Self::Pending | Self::Executing | Self::Interrupted)
+            }
+        }
+    }
+}
+
+/// What a person decided about a tool call that waited for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HitlDecision {
+    Approved,
+    Rejected,
+}
+
+/// A page of a conversation's messages. Every page is in the order of the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessagePage {
+    pub from: MessagePosition,
+    /// At most [`MessagePage::MAX_LIMIT`].
+    pub limit: u32,
+}
+
+impl MessagePage {
+    pub const DEFAULT_LIMIT: u32 = 100;
+    pub const MAX_LIMIT: u32 = 1000;
+
+    /// The beginning of the conversation.
+    #[must_use]
+    pub fn first() -> Self {
+        Self::at(MessagePosition::First)
+    }
+
+    /// The newest messages.
+    #[must_use]
+    pub fn last() -> Self {
+        Self::at(MessagePosition::Last)
+    }
+
+    /// The messages that follow the one with this sequence.
+    #[must_use]
+    pub fn after(sequence: i64) -> Self {
+        Self::at(MessagePosition::After(sequence))
+    }
+
+    /// The messages that precede the one with this sequence.
+    #[must_use]
+    pub fn before(sequence: i64) -> Self {
+        Self::at(MessagePosition::Before(sequence))
+    }
+
+    #[must_use]
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    fn at(from: MessagePosition) -> Self {
+        Self {
+            from,
+            limit: Self::DEFAULT_LIMIT,
+        }
+    }
+}
+
+impl Default for MessagePage {
+    fn default() -> Self {
+        Self::first()
+    }
+}
+
+/// Where a page of messages starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MessagePosition {
+    First,
+    Last,
+    After(i64),
+    Before(i64),
+}

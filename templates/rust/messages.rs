@@ -1,0 +1,223 @@
+//! The calls for what a person sees of a conversation: append, page, clear, search.
+
+use sqlx::types::Json;
+use sqlx::{FromRow as _, Row as _};
+use uuid::Uuid;
+
+use super::values::{clean_json, clean_text, now, timestamp};
+use super::{
+    {{ w.context }}, DisplayMessage, Error, MessagePage, MessagePosition, NewDisplayMessage,
+    OwnerScope, Result, retry, touch,
+};
+
+impl {{ w.context }} {
+    /// Appends an item to what a person sees. Repeating the call with the same message id and item stores nothing and
+    /// returns what the first one stored.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the caller has no such conversation, [`Error::Invalid`] if the message contradicts itself.
+    pub async fn append_display_message(
+        &self,
+        scope: &impl OwnerScope,
+        conversation_id: Uuid,
+        message: NewDisplayMessage,
+    ) -> Result<DisplayMessage> {
+        const TAKE_SEQUENCE: &str = r#"
+            UPDATE {{ w.conversations }}
+            SET next_sequence = next_sequence + 1, updated_at = $2
+            WHERE {{ w.owner_and }}id = $1
+            RETURNING next_sequence - 1"#;
+        const INSERT: &str = r#"
+            INSERT INTO {{ w.display_messages }}
+                ({{ w.owner_first }}conversation_id, sequence, message_id, item, role, content_type, content, metadata,
+                 tool_call_id, status, inserted_at)
+            VALUES ({{ w.owner_value }}$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+            ON CONFLICT ({{ w.owner_first }}conversation_id, message_id, item) DO NOTHING
+            RETURNING *"#;
+        const SELECT: &str = r#"
+            SELECT * FROM {{ w.display_messages }}
+            WHERE {{ w.owner_and }}conversation_id = $1 AND message_id = $2 AND item = $3"#;
+
+        {{ w.take_owner }}
+        message.validate()?;
+        let content = clean_text(&message.content);
+        let tool_call_id = message.tool_call_id.as_deref().map(clean_text);
+        let metadata = clean_json(message.metadata)?;
+        retry(|| async {
+            let now = timestamp(now());
+            let mut tx = self.begin().await?;
+            let sequence: i64 = sqlx::query_scalar(TAKE_SEQUENCE){{ w.bind_owner }}
+                .bind(conversation_id)
+                .bind(&now)
+                .fetch_optional(&mut *tx)
+                .await?
+                .ok_or(Error::NotFound)?;
+            let inserted: Option<DisplayMessage> = sqlx::query_as(INSERT){{ w.bind_owner }}
+                .bind(conversation_id)
+                .bind(sequence)
+                .bind(message.message_id)
+                .bind(message.item)
+                .bind(message.role)
+                .bind(message.content_type)
+                .bind(&content)
+                .bind(Json(&metadata))
+                .bind(&tool_call_id)
+                .bind(message.status)
+                .bind(&now)
+                .fetch_optional(&mut *tx)
+                .await?;
+            if let Some(inserted) = inserted {
+                tx.commit().await?;
+                return Ok(inserted);
+            }
+            // It is there already: give the sequence back.
+            tx.rollback().await?;
+            let first = sqlx::query_as(SELECT){{ w.bind_owner }}
+                .bind(conversation_id)
+                .bind(message.message_id)
+                .bind(message.item)
+                .fetch_optional(&self.pool)
+                .await?;
+            first.ok_or(Error::NotFound)
+        })
+        .await
+    }
+
+    /// A page of what a person sees, in the order of the conversation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the caller has no such conversation.
+    pub async fn load_display_messages(
+        &self,
+        scope: &impl OwnerScope,
+        conversation_id: Uuid,
+        page: MessagePage,
+    ) -> Result<Vec<DisplayMessage>> {
+        // The conversation is on the left, so that one without messages is told from one that is not there.
+        const FORWARD: &str = r#"
+            SELECT m.* FROM {{ w.conversations }} c
+            LEFT JOIN (
+                SELECT * FROM {{ w.display_messages }}
+                WHERE {{ w.owner_and }}conversation_id = $1 AND sequence > $2
+                ORDER BY sequence LIMIT $3
+            ) m ON TRUE
+            WHERE {{ w.c_owner_and }}c.id = $1
+            ORDER BY m.sequence"#;
+        const BACKWARD: &str = r#"
+            SELECT m.* FROM {{ w.conversations }} c
+            LEFT JOIN (
+                SELECT * FROM {{ w.display_messages }}
+                WHERE {{ w.owner_and }}conversation_id = $1 AND sequence < $2
+                ORDER BY sequence DESC LIMIT $3
+            ) m ON TRUE
+            WHERE {{ w.c_owner_and }}c.id = $1
+            ORDER BY m.sequence"#;
+
+        {{ w.take_owner }}
+        let (sql, bound) = match page.from {
+            MessagePosition::First => (FORWARD, -1),
+            MessagePosition::Last => (BACKWARD, i64::MAX),
+            MessagePosition::After(sequence) => (FORWARD, sequence),
+            MessagePosition::Before(sequence) => (BACKWARD, sequence),
+        };
+        let rows = sqlx::query(sql){{ w.bind_owner }}
+            .bind(conversation_id)
+            .bind(bound)
+            .bind(page.limit.min(MessagePage::MAX_LIMIT))
+            .fetch_all(&self.pool)
+            .await?;
+        if rows.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let mut messages = Vec::with_capacity(rows.len());
+        for row in &rows {
+            if row.try_get::<Option<i64>, _>("sequence")?.is_some() {
+                messages.push(DisplayMessage::from_row(row)?);
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Deletes what a person sees and leaves the conversation and its agent's state. Sequences go on where they were.
+    /// Returns how many messages there were.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the caller has no such conversation.
+    pub async fn clear_display_messages(
+        &self,
+        scope: &impl OwnerScope,
+        conversation_id: Uuid,
+    ) -> Result<u64> {
+        const DELETE: &str = r#"
+            DELETE FROM {{ w.display_messages }} WHERE {{ w.owner_and }}conversation_id = $1"#;
+
+        {{ w.take_owner }}
+        retry(|| async {
+            let mut tx = self.begin().await?;
+            touch(&mut tx, {{ w.owner_arg }}conversation_id).await?;
+            let deleted = sqlx::query(DELETE){{ w.bind_owner }}
+                .bind(conversation_id)
+                .execute(&mut *tx)
+                .await?
+                .rows_affected();
+            tx.commit().await?;
+            Ok(deleted)
+        })
+        .await
+    }
+
+    /// The caller's messages that contain a text, in whatever case, newest first. `%` and `_` stand for themselves.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Database`] if the database fails.
+    pub async fn search_messages(
+        &self,
+        scope: &impl OwnerScope,
+        text: &str,
+        limit: u32,
+    ) -> Result<Vec<DisplayMessage>> {
+        const SEARCH: &str = r#"
+            SELECT * FROM {{ w.display_messages }}
+            WHERE {{ w.owner_and }}content LIKE $1 ESCAPE '\'
+            ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $2"#;
+
+        {{ w.take_owner }}
+        let text = clean_text(text);
+        let limit = limit.min(MessagePage::MAX_LIMIT);
+        // LIKE folds the case of ASCII letters only. Other letters match anything there and are compared here.
+        let folded = text.to_lowercase();
+        let exact = text.chars().all(|c| c.is_ascii() || !has_case(c));
+        let mut found: Vec<DisplayMessage> = sqlx::query_as(SEARCH){{ w.bind_owner }}
+            .bind(like_pattern(&text))
+            .bind(if exact { i64::from(limit) } else { i64::MAX })
+            .fetch_all(&self.pool)
+            .await?;
+        if !exact {
+            found.retain(|message| message.content.to_lowercase().contains(&folded));
+            found.truncate(limit as usize);
+        }
+        Ok(found)
+    }
+}
+
+/// A pattern for LIKE that finds at least every text that contains `text` in whatever case.
+fn like_pattern(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in text.chars() {
+        match c {
+            '%' | '_' | '\\' => pattern.extend(['\\', c]),
+            _ if !c.is_ascii() && has_case(c) => pattern.push('%'),
+            _ => pattern.push(c),
+        }
+    }
+    pattern.push('%');
+    pattern
+}
+
+fn has_case(c: char) -> bool {
+    !c.to_lowercase().eq([c]) || !c.to_uppercase().eq([c])
+}

@@ -1,0 +1,110 @@
+{% match w.owner %}
+{% when Some(owner) %}
+//! Whose conversations: how the owner is read from [`{{ w.scope_name }}`].
+
+use serde_json::{Value, json};
+{% if owner.uses_uuid %}
+use uuid::Uuid;
+{% endif %}
+
+use super::{{ owner.super_imports }};
+{% if let Some(import) = w.scope_import %}
+use {{ import }};
+{% endif %}
+
+/// The {{ owner.link }} that owns a conversation. Every statement carries it, and only a scope makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    {{ owner.field }}: {{ owner.rust_type }},
+}
+
+impl Owner {
+    /// The value of the `{{ owner.field }}` column.
+    pub(super) fn id(&self) -> {{ owner.bound_type }} {
+        {{ owner.bound }}
+    }
+
+    /// What the `scope` column says of a conversation's creator.
+    pub(super) fn to_json(&self) -> Value {
+        json!({ "type": "{{ owner.noun }}", "id": self.{{ owner.field }} })
+    }
+}
+
+/// Says on whose behalf a call is made. Implement it for every type that may stand for a caller.
+pub trait OwnerScope {
+    /// The owner whose rows the call may reach.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoOwner`](super::Error::NoOwner) if the caller acts for no {{ owner.noun }}.
+    fn owner(&self) -> Result<Owner>;
+}
+
+impl OwnerScope for {{ w.scope_name }} {
+    fn owner(&self) -> Result<Owner> {
+        {% for line in owner.read %}
+        {{ line }}
+        {% endfor %}
+        Ok(Owner { {{ owner.read_field }} })
+    }
+}
+
+/// An owner that was read from a scope speaks for itself.
+impl OwnerScope for Owner {
+    fn owner(&self) -> Result<Owner> {
+        Ok(self.clone())
+    }
+}
+{% if w.tests %}
+
+#[cfg(test)]
+impl Owner {
+    pub(super) fn new({{ owner.field }}: {{ owner.test_type }}) -> Self {
+        Self { {{ owner.test_field }} }
+    }
+}
+{% endif %}
+{% when None %}
+//! Who may reach conversations: here everyone who has a [`{{ w.scope_name }}`].
+
+use serde_json::{Value, json};
+
+use super::Result;
+{% if let Some(import) = w.scope_import %}
+use {{ import }};
+{% endif %}
+
+/// The owner of every conversation: the application itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner;
+
+impl Owner {
+    /// What the `scope` column says of a conversation's creator.
+    pub(super) fn to_json() -> Value {
+        json!({ "type": "none" })
+    }
+}
+
+/// Says on whose behalf a call is made. Implement it for every type that may stand for a caller.
+pub trait OwnerScope {
+    /// The owner whose rows the call may reach.
+    ///
+    /// # Errors
+    ///
+    /// An implementation may refuse a caller.
+    fn owner(&self) -> Result<Owner>;
+}
+
+impl OwnerScope for {{ w.scope_name }} {
+    fn owner(&self) -> Result<Owner> {
+        Ok(Owner)
+    }
+}
+
+/// An owner that was read from a scope speaks for itself.
+impl OwnerScope for Owner {
+    fn owner(&self) -> Result<Owner> {
+        Ok(Owner)
+    }
+}
+{% endmatch %}

@@ -1,0 +1,595 @@
+//! Proves the layer in this host: every call, {% if w.owner.is_some() %}the isolation of owners, {% endif %}ordering, idempotence and concurrency.
+//!
+//! Each test has a database file of its own with only these tables in it{% if stand_in.is_some() %} and a stand-in for the owner's table{% endif %}.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+
+use super::*;
+
+const MIGRATIONS: &[&str] = &[
+{% for migration in migrations %}
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{{ migration }}")),
+{% endfor %}
+];
+
+/// A database of its own for each test; the files go away with it.
+struct Database {
+    conversations: {{ w.context }},
+    directory: PathBuf,
+}
+
+impl Database {
+    async fn new() -> Self {
+        let directory = std::env::temp_dir().join(format!("{{ w.module }}-{}", Uuid::now_v7()));
+        std::fs::create_dir(&directory).unwrap();
+        let url = format!("sqlite:{}", directory.join("test.db").display());
+        let pool = connect(&url).await.unwrap();
+{% if let Some(stand_in) = stand_in %}
+        sqlx::raw_sql(r#"{{ stand_in.create }}"#).execute(&pool).await.unwrap();
+{% endif %}
+        for migration in MIGRATIONS {
+            sqlx::raw_sql(*migration).execute(&pool).await.unwrap();
+        }
+{% if let Some(stand_in) = stand_in %}
+        for owner in [alice(), bob()] {
+            sqlx::query(r#"{{ stand_in.insert }}"#).bind(owner.id()).execute(&pool).await.unwrap();
+        }
+{% endif %}
+        Self {
+            conversations: {{ w.context }}::new(pool),
+            directory,
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // A file that is still open elsewhere may be left over; the system's own clean-up takes it.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl std::ops::Deref for Database {
+    type Target = {{ w.context }};
+
+    fn deref(&self) -> &{{ w.context }} {
+        &self.conversations
+    }
+}
+
+{% match w.owner %}
+{% when Some(owner) %}
+const ALICE: {{ owner.test_type }} = {{ owner.alice }};
+const BOB: {{ owner.test_type }} = {{ owner.bob }};
+
+fn alice() -> Owner {
+    Owner::new(ALICE)
+}
+
+fn bob() -> Owner {
+    Owner::new(BOB)
+}
+{% when None %}
+fn alice() -> Owner {
+    Owner
+}
+{% endmatch %}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("not an object: {other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_is_created_read_changed_and_deleted() {
+    let db = Database::new().await;
+    let new = NewConversation::new()
+        .title("Plans")
+        .metadata(object(json!({ "color": "blue" })));
+    let created = db.create_conversation(&alice(), new.clone()).await.unwrap();
+    assert_eq!(created.title.as_deref(), Some("Plans"));
+{% match w.owner %}
+{% when Some(owner) %}
+    assert_eq!(created.scope, json!({ "type": "{{ owner.noun }}", "id": ALICE }));
+{% when None %}
+    assert_eq!(created.scope, json!({ "type": "none" }));
+{% endmatch %}
+    assert!(!created.interrupted);
+    assert_eq!(
+        db.get_conversation(&alice(), new.id).await.unwrap(),
+        created
+    );
+    assert_eq!(
+        db.create_conversation(&alice(), new).await.unwrap(),
+        created,
+        "creating it again changes nothing"
+    );
+
+    let renamed = db
+        .update_conversation(
+            &alice(),
+            created.id,
+            ConversationChanges::default().title("Other"),
+        )
+        .await
+        .unwrap();
+    assert_eq!(renamed.title.as_deref(), Some("Other"));
+    assert_eq!(renamed.metadata, created.metadata);
+    assert!(renamed.updated_at >= created.updated_at);
+    let cleared = ConversationChanges::default()
+        .clear_title()
+        .metadata(Map::new());
+    let cleared = db
+        .update_conversation(&alice(), created.id, cleared)
+        .await
+        .unwrap();
+    assert_eq!((cleared.title, cleared.metadata), (None, Map::new()));
+
+    db.delete_conversation(&alice(), created.id).await.unwrap();
+    assert!(matches!(
+        db.get_conversation(&alice(), created.id).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.delete_conversation(&alice(), created.id).await,
+        Err(Error::NotFound)
+    ));
+}
+
+{% if w.owner.is_some() %}
+#[tokio::test]
+async fn what_belongs_to_somebody_else_is_not_found() {
+    let db = Database::new().await;
+    let id = db
+        .create_conversation(&alice(), NewConversation::new())
+        .await
+        .unwrap()
+        .id;
+    let call = NewDisplayMessage::tool_call("call_1", "search");
+    db.append_display_message(&alice(), id, call).await.unwrap();
+    let before = db.get_conversation(&alice(), id).await.unwrap();
+
+    let message = NewDisplayMessage::text(Role::User, "hello");
+    let page = MessagePage::first();
+    assert!(matches!(
+        db.get_conversation(&bob(), id).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.update_conversation(&bob(), id, ConversationChanges::default())
+            .await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.delete_conversation(&bob(), id).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.append_display_message(&bob(), id, message).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.load_display_messages(&bob(), id, page).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.clear_display_messages(&bob(), id).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.mark_tool_executing(&bob(), id, "call_1").await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.record_hitl_decision(&bob(), id, "call_1", HitlDecision::Approved)
+            .await,
+        Err(Error::NotFound)
+    ));
+    assert_eq!(
+        db.list_conversations(&bob(), ListConversations::default())
+            .await
+            .unwrap(),
+        []
+    );
+    assert_eq!(db.search_messages(&bob(), "search", 10).await.unwrap(), []);
+
+    assert_eq!(db.get_conversation(&alice(), id).await.unwrap(), before);
+    assert_eq!(
+        db.load_display_messages(&alice(), id, page)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn the_tables_refuse_a_row_that_crosses_owners() {
+    const INSERT: &str = r#"
+        INSERT INTO {{ w.agent_states }}
+            ({{ w.owner_first }}conversation_id, version, revision, write_id, data, inserted_at, updated_at)
+        VALUES ($0, $1, 2, 1, $1, '{}', $2, $2)"#;
+
+    let db = Database::new().await;
+    let id = db
+        .create_conversation(&alice(), NewConversation::new())
+        .await
+        .unwrap()
+        .id;
+    for (owner, accepted) in [(bob(), false), (alice(), true)] {
+        let inserted = sqlx::query(INSERT){{ w.bind_owner }}
+            .bind(id)
+            .bind(timestamp(now()))
+            .execute(&db.pool)
+            .await;
+        assert_eq!(inserted.is_ok(), accepted, "{inserted:?}");
+    }
+    let state: AgentState = sqlx::query_as(r#"SELECT * FROM {{ w.agent_states }}"#)
+        .fetch_one(&db.pool)
+        .await
+        .unwrap();
+    assert_eq!((state.conversation_id, state.version), (id, 2));
+}
+
+{% endif %}
+#[tokio::test]
+async fn pages_of_conversations_follow_each_other_in_every_order() {
+    let db = Database::new().await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(
+            db.create_conversation(&alice(), NewConversation::new())
+                .await
+                .unwrap()
+                .id,
+        );
+    }
+    let newest = NewDisplayMessage::text(Role::User, "hello");
+    db.append_display_message(&alice(), ids[1], newest)
+        .await
+        .unwrap();
+    let updated = [ids[0], ids[2], ids[3], ids[4], ids[1]];
+
+    for (order_by, expected) in [
+        (ConversationOrder::UpdatedAsc, updated.to_vec()),
+        (
+            ConversationOrder::UpdatedDesc,
+            updated.iter().rev().copied().collect(),
+        ),
+        (ConversationOrder::CreatedAsc, ids.clone()),
+        (
+            ConversationOrder::CreatedDesc,
+            ids.iter().rev().copied().collect(),
+        ),
+    ] {
+        let mut request = ListConversations {
+            order_by,
+            limit: 2,
+            after: None,
+        };
+        let mut seen = Vec::new();
+        loop {
+            let page = db.list_conversations(&alice(), request.clone()).await.unwrap();
+            assert!(page.len() <= 2);
+            let Some(last) = page.last() else { break };
+            request.after = Some(last.cursor());
+            seen.extend(page.iter().map(|conversation| conversation.id));
+        }
+        assert_eq!(seen, expected, "{order_by:?}");
+    }
+}
+
+#[tokio::test]
+async fn messages_are_paged_both_ways_and_sequences_go_on_after_a_clear() {
+    let db = Database::new().await;
+    let id = db
+        .create_conversation(&alice(), NewConversation::new())
+        .await
+        .unwrap()
+        .id;
+    for n in 0..5 {
+        let message = NewDisplayMessage::text(Role::User, format!("message {n}"));
+        assert_eq!(
+            db.append_display_message(&alice(), id, message)
+                .await
+                .unwrap()
+                .sequence,
+            n
+        );
+    }
+    for (page, expected) in [
+        (MessagePage::first().limit(2), vec![0, 1]),
+        (MessagePage::after(1).limit(2), vec![2, 3]),
+        (MessagePage::last().limit(2), vec![3, 4]),
+        (MessagePage::before(3).limit(2), vec![1, 2]),
+        (MessagePage::after(4), vec![]),
+        (MessagePage::first(), vec![0, 1, 2, 3, 4]),
+    ] {
+        let messages = db.load_display_messages(&alice(), id, page).await.unwrap();
+        let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+        assert_eq!(sequences, expected, "{page:?}");
+    }
+    assert_eq!(db.clear_display_messages(&alice(), id).await.unwrap(), 5);
+    assert_eq!(
+        db.load_display_messages(&alice(), id, MessagePage::first())
+            .await
+            .unwrap(),
+        []
+    );
+    let message = NewDisplayMessage::text(Role::User, "again");
+    assert_eq!(
+        db.append_display_message(&alice(), id, message)
+            .await
+            .unwrap()
+            .sequence,
+        5
+    );
+}
+
+#[tokio::test]
+async fn appending_again_stores_nothing_and_returns_the_first() {
+    let db = Database::new().await;
+    let id = db
+        .create_conversation(&alice(), NewConversation::new())
+        .await
+        .unwrap()
+        .id;
+    let message = NewDisplayMessage::text(Role::Assistant, "nul\0byte")
+        .metadata(object(json!({ "tokens": 3 })));
+    let first = db
+        .append_display_message(&alice(), id, message.clone())
+        .await
+        .unwrap();
+    assert_eq!(first.content, "nul\u{FFFD}byte");
+    let touched = db.get_conversation(&alice(), id).await.unwrap().updated_at;
+
+    assert_eq!(
+        db.append_display_message(&alice(), id, message)
+            .await
+            .unwrap(),
+        first
+    );
+    assert_eq!(
+        db.get_conversation(&alice(), id).await.unwrap().updated_at,
+        touched
+    );
+    let next = NewDisplayMessage::text(Role::User, "thanks");
+    assert_eq!(
+        db.append_display_message(&alice(), id, next)
+            .await
+            .unwrap()
+            .sequence,
+        1
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn concurrent_writers_leave_no_gap_and_no_tie() {
+    const WRITERS: usize = 16;
+    const EACH: usize = 8;
+
+    let db = Database::new().await;
+    let id = db
+        .create_conversation(&alice(), NewConversation::new())
+        .await
+        .unwrap()
+        .id;
+    let shared = NewDisplayMessage::text(Role::System, "said by all, stored once");
+    let mut writers = tokio::task::JoinSet::new();
+    for _ in 0..WRITERS {
+        let (conversations, shared) = (db.conversations.clone(), shared.clone());
+        writers.spawn(async move {
+            let said = conversations
+                .append_display_message(&alice(), id, shared)
+                .await
+                .unwrap();
+            for n in 0..EACH {
+                let message = NewDisplayMessage::text(Role::User, format!("message {n}"));
+                conversations
+                    .append_display_message(&alice(), id, message)
+                    .await
+                    .unwrap();
+            }
+            said.sequence
+        });
+    }
+    let said: BTreeSet<_> = writers.join_all().await.into_iter().collect();
+    assert_eq!(said.len(), 1, "everyone got the same row");
+
+    let messages = db
+        .load_display_messages(&alice(), id, MessagePage::first().limit(1000))
+        .await
+        .unwrap();
+    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    let expected: Vec<_> = (0..).take(WRITERS * EACH + 1).collect();
+    assert_eq!(sequences, expected);
+}
+
+#[tokio::test]
+async fn a_tool_call_runs_through_its_life() {
+    let db = Database::new().await;
+    let id = db
+        .create_conversation(&alice(), NewConversation::new())
+        .await
+        .unwrap()
+        .id;
+    for _ in 0..2 {
+        // A model may repeat a call id: the newest row is the one that is meant.
+        let call = NewDisplayMessage::tool_call("call_1", "search")
+            .metadata(object(json!({ "name": "search" })));
+        db.append_display_message(&alice(), id, call).await.unwrap();
+    }
+    let waiting = NewDisplayMessage::tool_result("call_1", "waiting")
+        .metadata(object(json!({ "is_interrupt": true })));
+    db.append_display_message(&alice(), id, waiting)
+        .await
+        .unwrap();
+
+    let question = object(json!({ "question": "really?" }));
+    db.mark_tool_executing(&alice(), id, "call_1")
+        .await
+        .unwrap();
+    db.interrupt_tool_call(&alice(), id, "call_1", question)
+        .await
+        .unwrap();
+    db.record_hitl_decision(&alice(), id, "call_1", HitlDecision::Approved)
+        .await
+        .unwrap();
+    db.mark_tool_executing(&alice(), id, "call_1")
+        .await
+        .unwrap();
+    db.resolve_interrupted_tool_result(&alice(), id, "call_1", "42")
+        .await
+        .unwrap();
+    let result = object(json!({ "result": 42 }));
+    let done = db
+        .complete_tool_call(&alice(), id, "call_1", result.clone())
+        .await
+        .unwrap();
+    assert_eq!(
+        db.complete_tool_call(&alice(), id, "call_1", result)
+            .await
+            .unwrap(),
+        done,
+        "repeating is harmless"
+    );
+    assert!(matches!(
+        db.cancel_tool_call(&alice(), id, "call_1").await,
+        Err(Error::Invalid(_))
+    ));
+    assert!(matches!(
+        db.fail_tool_call(&alice(), id, "call_2", Map::new()).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.resolve_interrupted_tool_result(&alice(), id, "call_1", "43")
+            .await,
+        Err(Error::NotFound)
+    ));
+
+    let messages = db
+        .load_display_messages(&alice(), id, MessagePage::first())
+        .await
+        .unwrap();
+    let seen: Vec<_> = messages
+        .iter()
+        .map(|message| (message.status, json!(message.metadata)))
+        .collect();
+    let metadata = json!({ "name": "search", "question": "really?", "hitl_decision": "approved", "result": 42 });
+    assert_eq!(
+        seen[0],
+        (Some(ToolStatus::Pending), json!({ "name": "search" }))
+    );
+    assert_eq!(seen[1], (Some(ToolStatus::Completed), metadata));
+    assert_eq!(
+        seen[2],
+        (
+            None,
+            json!({ "is_interrupt": false, "hitl_decision": "approved" })
+        )
+    );
+    assert_eq!(messages[2].content, "42");
+}
+
+#[tokio::test]
+async fn search_ignores_case_and_takes_wildcards_literally() {
+    let db = Database::new().await;
+    let id = db
+        .create_conversation(&alice(), NewConversation::new())
+        .await
+        .unwrap()
+        .id;
+    for text in ["100% sure", "1000 sure", "ÜBER_all", "überXall"] {
+        let message = NewDisplayMessage::text(Role::User, text);
+        db.append_display_message(&alice(), id, message)
+            .await
+            .unwrap();
+    }
+    for (text, limit, expected) in [
+        ("SURE", 10, vec!["1000 sure", "100% sure"]),
+        ("sure", 1, vec!["1000 sure"]),
+        ("0%", 10, vec!["100% sure"]),
+        ("über", 10, vec!["überXall", "ÜBER_all"]),
+        ("R_A", 10, vec!["ÜBER_all"]),
+        ("absent", 10, vec![]),
+    ] {
+        let found = db.search_messages(&alice(), text, limit).await.unwrap();
+        let found: Vec<_> = found
+            .iter()
+            .map(|message| message.content.as_str())
+            .collect();
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn housekeeping_deletes_what_is_old_and_all_that_belongs_to_it() {
+    let db = Database::new().await;
+    let old = db
+        .create_conversation(&alice(), NewConversation::new())
+        .await
+        .unwrap();
+    let message = NewDisplayMessage::text(Role::User, "hello");
+    db.append_display_message(&alice(), old.id, message)
+        .await
+        .unwrap();
+    let cutoff = db
+        .get_conversation(&alice(), old.id)
+        .await
+        .unwrap()
+        .updated_at
+        + TimeDelta::microseconds(1);
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let new = db
+        .create_conversation(&{{ other }}(), NewConversation::new())
+        .await
+        .unwrap();
+
+    assert_eq!(db.delete_conversations_before(cutoff).await.unwrap(), 1);
+    assert!(matches!(
+        db.get_conversation(&alice(), old.id).await,
+        Err(Error::NotFound)
+    ));
+    assert_eq!(db.search_messages(&alice(), "hello", 10).await.unwrap(), []);
+    assert_eq!(db.get_conversation(&{{ other }}(), new.id).await.unwrap(), new);
+}
+
+#[tokio::test]
+async fn what_cannot_be_stored_is_refused() {
+    let db = Database::new().await;
+    let random = NewConversation {
+        id: Uuid::max(),
+        ..NewConversation::new()
+    };
+    assert!(matches!(
+        db.create_conversation(&alice(), random).await,
+        Err(Error::Invalid(_))
+    ));
+
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let deep = NewConversation::new().metadata(object(json!({ "deep": deep })));
+    assert!(matches!(
+        db.create_conversation(&alice(), deep).await,
+        Err(Error::Invalid(_))
+    ));
+
+    let id = db
+        .create_conversation(&alice(), NewConversation::new())
+        .await
+        .unwrap()
+        .id;
+    let confused = NewDisplayMessage {
+        status: Some(ToolStatus::Failed),
+        ..NewDisplayMessage::text(Role::User, "?")
+    };
+    assert!(matches!(
+        db.append_display_message(&alice(), id, confused).await,
+        Err(Error::Invalid(_))
+    ));
+}
