@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::Write as _;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use camino::{Utf8Path, Utf8PathBuf};
 use tempfile::NamedTempFile;
 
@@ -20,7 +20,7 @@ pub fn apply(root: &Utf8Path, changes: &[Change]) -> Result<()> {
     }
     outcome.map_err(|error| {
         Failure::from(error.context("nothing was changed"))
-            .help("mend what the message names and run the same command again")
+            .help("make it possible to write there, then run the same command again")
     })
 }
 
@@ -112,7 +112,8 @@ fn stage(target: &Utf8Path, text: &str) -> anyhow::Result<NamedTempFile> {
         use std::os::unix::fs::PermissionsExt as _;
         builder.permissions(fs::Permissions::from_mode(0o666))
     };
-    let mut file = builder.tempfile_in(directory)?;
+    // The error itself would name the temporary file, which means nothing to anybody.
+    let mut file = builder.tempfile_in(directory).map_err(|error| anyhow!(error.kind()))?;
     file.write_all(text.as_bytes())?;
     if let Ok(metadata) = fs::metadata(target) {
         file.as_file().set_permissions(metadata.permissions())?;

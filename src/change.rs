@@ -45,6 +45,11 @@ impl Change {
     pub fn writes(&self) -> bool {
         matches!(self.action, Action::Created | Action::Updated | Action::Replaced)
     }
+
+    /// A person has to decide.
+    pub fn is_undecided(&self) -> bool {
+        matches!(self.action, Action::Edited | Action::Foreign)
+    }
 }
 
 /// Compares a plan with what is there. With `force`, what would need a decision is replaced.
@@ -171,8 +176,12 @@ fn same_lines(one: &str, other: &str) -> bool {
 fn check_place(host: &Host, path: &Utf8Path) -> Result<()> {
     if host.tree.kind(path) == Kind::Directory {
         return Err(
-            Failure::usage(format!("{path} is a directory, where a file has to go")).help(format!("move {path} away"))
+            Failure::usage(format!("{path} is a directory, where a file has to be")).help(format!("move {path} away"))
         );
+    }
+    if let Some(file) = path.ancestors().skip(1).find(|ancestor| host.tree.kind(ancestor) == Kind::File) {
+        return Err(Failure::usage(format!("{file} is a file, where a directory has to be"))
+            .help(format!("move {file} away, or choose another path")));
     }
     let full = host.tree.root().join(path);
     for place in full.ancestors().take_while(|place| **place != *host.tree.root()) {

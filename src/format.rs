@@ -48,7 +48,8 @@ impl Formatter {
         let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
         let output = child.wait_with_output().context("rustfmt was stopped")?;
         let written = writer.join().expect("the writer does not panic");
-        if !output.status.success() {
+        // A line that does not fit the host's settings is reported, and the text is there all the same.
+        if !output.status.success() && output.stdout.is_empty() {
             bail!("rustfmt failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
         written.context("rustfmt did not read its input")?;

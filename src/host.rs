@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 use camino::{Utf8Path, Utf8PathBuf};
-use cargo_metadata::{Metadata, Package, Target, TargetKind};
+use cargo_metadata::{Edition, Metadata, Package, Target, TargetKind};
 
 use crate::failure::{Failure, Result};
 use crate::host::manifest::Manifest;
@@ -24,6 +24,8 @@ pub struct Host {
     pub edition: String,
     pub krate: Crate,
     pub manifest: Manifest,
+    /// It has a binary.
+    pub runs: bool,
     /// The directory above which nothing is ever written.
     pub boundary: Utf8PathBuf,
     /// What `--init` lays down first; empty for a host that is there already.
@@ -44,6 +46,7 @@ impl Host {
         Manifest::parse(manifest_path, &text, None, None)?;
         let metadata = metadata(&root)?;
         let package = member(&metadata, &root, directory)?;
+        check_edition(package)?;
         let target = target(package)?;
         let crate_root = target.src_path.strip_prefix(&root).map_err(|_| {
             Failure::usage(format!(
@@ -66,6 +69,7 @@ impl Host {
             },
             package: package.name.to_string(),
             edition: package.edition.to_string(),
+            runs: package.targets.iter().any(Target::is_bin),
             boundary: workspace.clone(),
             tree,
             laid: Vec::new(),
@@ -98,9 +102,19 @@ impl Host {
             krate: Crate { root: "src/lib.rs".into(), library: true, style: modules::Style::Flat },
             package,
             edition: EDITION.to_owned(),
+            runs: true,
             boundary: root,
             tree,
             laid,
+        })
+    }
+
+    /// The Cargo.toml of a workspace around a new package, which cargo will want to list it.
+    pub fn surrounding_workspace(&self) -> Option<Utf8PathBuf> {
+        let above = self.tree.root().ancestors().skip(1).filter(|_| self.is_new());
+        above.map(|directory| directory.join("Cargo.toml")).find(|manifest| {
+            std::fs::read_to_string(manifest)
+                .is_ok_and(|text| text.lines().any(|line| line.trim_start().starts_with("[workspace")))
         })
     }
 
@@ -189,6 +203,17 @@ fn member<'a>(metadata: &'a Metadata, root: &Utf8Path, shown: &Utf8Path) -> Resu
             None => "add a member to it first".to_owned(),
         })
     })
+}
+
+fn check_edition(package: &Package) -> Result<()> {
+    if package.edition >= Edition::E2021 {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "package `{}` is of edition {}: the generated code needs 2021 or 2024",
+        package.name, package.edition
+    ))
+    .help("set `edition = \"2021\"` in Cargo.toml; `cargo fix --edition` helps with what changes"))
 }
 
 /// The library if there is one, else the binary.

@@ -77,7 +77,8 @@ fn generate(args: &Persistence) -> Result<()> {
     if undecided.is_none() && !dry_run {
         apply::apply(host.tree.root(), changes)?;
     }
-    if undecided.is_none() || dry_run {
+    // Of JSON there is one document, and of a failure that is the failure.
+    if undecided.is_none() || (dry_run && !args.json) {
         let report = Report { resolved, changes, unwired, notes, next, dry_run };
         print(&match (args.json, args.diff) {
             (true, _) => report.json(),
@@ -148,8 +149,12 @@ fn generation(args: &Persistence, now: DateTime<Utc>) -> Result<Generation> {
     let plan = plan::plan(&options, &given, &host, &last, now)?;
     let formatter = Formatter { directory: host.working_directory(), edition: host.edition.clone() };
     let changes = change::changes(&plan, &host, &options.context, &last, &formatter, *force)?;
+    let mut notes = options.notes.clone();
+    if let Some(workspace) = host.surrounding_workspace() {
+        notes.push(format!("The new package is inside the workspace of {workspace}: list it there under `members`."));
+    }
     let next = next_steps(&host, path, &options, !plan.migrations.is_empty())?;
-    Ok(Generation { resolved: options.resolved(), notes: options.notes, unwired: plan.unwired, next, changes, host })
+    Ok(Generation { resolved: options.resolved(), notes, unwired: plan.unwired, next, changes, host })
 }
 
 /// The host in a directory, or the one that `--init` is about to make there.
@@ -179,7 +184,7 @@ fn open(path: &Utf8Path, init: bool, context: &str) -> Result<Host> {
         Failure::usage("--init: the directory has no name that a package could have")
             .help("name the package: `MyApp.Conversations`")
     })?;
-    names::Name::parse_plain("--init", &package)?;
+    options::check_package(&package)?;
     Host::init(path, package)
 }
 
@@ -212,9 +217,15 @@ fn next_steps(host: &Host, path: &Utf8Path, options: &Options, migrate: bool) ->
         steps.push(step("cargo run", "shows it at work"));
     } else if migrate {
         match host.mentions("migrate!")? {
-            Some(file) => steps.push(step("cargo run", &format!("runs the new migration, by `migrate!` in {file}"))),
+            Some(file) => {
+                let (command, verb) = if host.runs { ("cargo run", "runs") } else { ("cargo build", "embeds") };
+                let manifest = path.join("Cargo.toml");
+                let place = if path == "." { String::new() } else { format!(" --manifest-path {}", quoted(&manifest)) };
+                let why = format!("{verb} the new migration, by `migrate!` in {file}");
+                steps.push(step(&format!("{command}{place}"), &why));
+            }
             None => {
-                let source = if path == "." { options.migrations.clone() } else { path.join(&options.migrations) };
+                let source = host::modules::clean(&path.join(&options.migrations));
                 steps.push(step(
                     &format!("sqlx migrate run --source {}", quoted(&source)),
                     "creates the tables in DATABASE_URL",
@@ -236,7 +247,9 @@ fn list(args: &List) -> Result<()> {
     let recorded = Recorded::read(&host.tree)?;
     let mut contexts = Vec::new();
     for (key, given) in &recorded.contexts {
-        let context = ModulePath::parse_context(key, &host.package)?;
+        let in_file =
+            |failure: Failure| Failure { what: format!("{}: {}", memory::OPTIONS_FILE, failure.what), ..failure };
+        let context = ModulePath::parse_context(key, &host.package).map_err(in_file)?;
         contexts.push(Options::resolve(context, given, &host, &recorded)?.resolved());
     }
     print(&if *json { report::list_json(&contexts) } else { report::list(&contexts) });

@@ -82,8 +82,10 @@ impl Recorded {
         };
         toml::from_str(&text).map_err(|error: toml::de::Error| {
             let place = error.span().map_or_else(String::new, |span| format!(":{}", line_of(&text, span.start)));
-            Failure::usage(format!("{OPTIONS_FILE}{place}: {}", error.message()))
-                .help(format!("mend {OPTIONS_FILE} and run again"))
+            Failure::usage(format!("{OPTIONS_FILE}{place}: {}", error.message())).help(match meant(error.message()) {
+                Some(key) => format!("did you mean `{key}`?"),
+                None => format!("mend {OPTIONS_FILE}, then run this again"),
+            })
         })
     }
 }
@@ -114,9 +116,14 @@ pub fn options_text(tree: &Tree, context: &ModulePath, given: &Given) -> Result<
     let entry = contexts.entry(&key).or_insert_with(toml_edit::table);
     let entry = entry.as_table_like_mut().expect("it was read as a table of options");
     for (name, value) in given.iter() {
-        if entry.get(name).map(|old| old.to_string().trim().to_owned()) != Some(value.to_string().trim().to_owned()) {
-            entry.insert(name, value.clone());
+        let mut value = value.clone();
+        if let (Some(old), Some(new)) = (entry.get(name).and_then(toml_edit::Item::as_value), value.as_value_mut()) {
+            if (old.as_str(), old.as_bool()) == (new.as_str(), new.as_bool()) {
+                continue;
+            }
+            *new.decor_mut() = old.decor().clone();
         }
+        entry.insert(name, value);
     }
     Ok(format!("{introduction}{document}"))
 }
@@ -125,6 +132,8 @@ pub fn options_text(tree: &Tree, context: &ModulePath, given: &Given) -> Result<
 #[derive(Debug, Default)]
 pub struct Last {
     pub schema: Option<Schema>,
+    /// What the options resolved to.
+    pub resolved: toml::Table,
     pub files: Files,
 }
 
@@ -150,10 +159,14 @@ impl Last {
             None => None,
         };
         let files = match tree.read(&files_file(context))? {
-            Some(text) => toml::from_str(&text).map_err(|error| damaged(&files_file(context), &error))?,
+            Some(text) => toml::from_str(&text).map_err(|error| damaged(&files_file(context), &error.message()))?,
             None => Files::default(),
         };
-        Ok(Self { schema, files })
+        let resolved = match tree.read(&resolved_file(context))? {
+            Some(text) => toml::from_str(&text).map_err(|error| damaged(&resolved_file(context), &error.message()))?,
+            None => toml::Table::new(),
+        };
+        Ok(Self { schema, resolved, files })
     }
 }
 
@@ -180,6 +193,13 @@ fn directory(context: &ModulePath) -> Utf8PathBuf {
 
 fn damaged(path: &Utf8Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::usage(format!("{path} cannot be read: {error}")).help(format!("restore {path} from version control"))
+}
+
+/// The key that an unknown one was probably meant to be: ``unknown field `owner_type`, expected one of …``.
+fn meant(message: &str) -> Option<&str> {
+    let mut quoted = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
+    let unknown = quoted.next()?;
+    similar::get_close_matches(unknown, &quoted.collect::<Vec<_>>(), 1, 0.6).first().copied()
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

@@ -7,6 +7,9 @@ use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
 
 use crate::failure::{Failure, Result};
 
+/// What messages call the module that is generated.
+const CONTEXT: &str = "CONTEXT";
+
 /// A lower-case identifier: a module, a field, a column. It may be a Rust keyword; [`Name::rust`] then writes it raw.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
@@ -28,6 +31,11 @@ impl Name {
         let name = Self::parse(what, text)?;
         if name.is_keyword() || text.starts_with("r#") {
             return Err(keyword_failure(what, &name.0));
+        }
+        // The compiler warns of two underscores in a row.
+        if name.0.trim_matches('_').contains("__") {
+            let snake = name.0.to_snake_case();
+            return Err(Failure::usage(format!("{what}: `{text}` is not in snake case")).help(format!("use `{snake}`")));
         }
         Ok(name)
     }
@@ -64,16 +72,15 @@ pub struct ModulePath(Vec<Name>);
 impl ModulePath {
     /// Reads the CONTEXT argument in either notation.
     pub fn parse_context(text: &str, package: &str) -> Result<Self> {
-        const WHAT: &str = "CONTEXT";
-        let path = Path::split(WHAT, text)?;
-        let segments = path.inside_crate(WHAT, package)?;
+        let path = Path::split(CONTEXT, text)?;
+        let segments = path.inside_crate(CONTEXT, package)?;
         let mut names = Vec::new();
         for segment in segments {
-            names.push(Name::parse_plain(WHAT, &path.notation.module(segment))?);
+            names.push(Name::parse_plain(CONTEXT, &path.notation.module(segment))?);
         }
         if names.is_empty() {
             let example = format!("{}.Conversations", package.to_upper_camel_case());
-            return Err(Failure::usage(format!("{WHAT}: `{text}` names the package itself, not a module in it"))
+            return Err(Failure::usage(format!("{CONTEXT}: `{text}` names the package itself, not a module in it"))
                 .help(format!("add the module's name, for example `{example}`")));
         }
         Ok(Self(names))
@@ -133,7 +140,7 @@ impl TypePath {
         let bare = name.strip_prefix("r#").unwrap_or(name);
         check_characters(what, name, bare)?;
         if !bare.starts_with(|c: char| c.is_ascii_uppercase()) {
-            return Err(Failure::usage(format!("{what}: `{name}` in `{text}` is not the name of a type"))
+            return Err(Failure::usage(format!("{what}: `{name}` is not the name of a type"))
                 .help(format!("types are in camel case: did you mean `{}`?", bare.to_upper_camel_case())));
         }
         if KEYWORDS.contains(&bare) {
@@ -195,7 +202,7 @@ impl TablePrefix {
 pub fn package_of(context: &str) -> Option<String> {
     let (first, _) = context.split_once('.').or_else(|| context.split_once("::"))?;
     let name = first.to_snake_case();
-    (first != "crate" && check_characters("CONTEXT", first, first).is_ok()).then_some(name)
+    (first != "crate" && check_characters(CONTEXT, first, first).is_ok()).then_some(name)
 }
 
 /// How a package is written in Rust source.
@@ -237,9 +244,12 @@ struct Path<'a> {
 
 impl<'a> Path<'a> {
     fn split(what: &str, text: &'a str) -> Result<Self> {
-        const HELP: &str = "write `MyApp.Chat.Conversations` or `crate::chat::conversations`";
+        let help = match what {
+            CONTEXT => "write `MyApp.Chat.Conversations` or `crate::chat::conversations`",
+            _ => "write `MyApp.Accounts.Scope` or `crate::accounts::Scope`",
+        };
         if text.trim().is_empty() {
-            return Err(Failure::usage(format!("{what}: it is empty")).help(HELP));
+            return Err(Failure::usage(format!("{what}: it is empty")).help(help));
         }
         let notation = if text.contains('.') { Notation::Dotted } else { Notation::Rust };
         let segments: Vec<_> = match notation {
@@ -250,10 +260,10 @@ impl<'a> Path<'a> {
         let lone_type = segments.len() == 1 && text.starts_with(|c: char| c.is_ascii_uppercase());
         let notation = if lone_type { Notation::Dotted } else { notation };
         if notation == Notation::Dotted && text.contains(':') {
-            return Err(Failure::usage(format!("{what}: `{text}` mixes two notations")).help(HELP));
+            return Err(Failure::usage(format!("{what}: `{text}` mixes two notations")).help(help));
         }
         if segments.iter().any(|segment| segment.is_empty()) {
-            return Err(Failure::usage(format!("{what}: `{text}` has an empty segment")).help(HELP));
+            return Err(Failure::usage(format!("{what}: `{text}` has an empty segment")).help(help));
         }
         for segment in &segments {
             check_characters(what, segment, segment.strip_prefix("r#").unwrap_or(segment))?;
@@ -267,10 +277,8 @@ impl<'a> Path<'a> {
         let (first, rest) = (self.segments[0], &self.segments[1..]);
         let text = self.text;
         if let Some(outside) = self.segments.iter().find(|segment| matches!(**segment, "super" | "self" | "Self")) {
-            return Err(Failure::usage(format!(
-                "{what}: `{text}` contains `{outside}`, which depends on where it is read"
-            ))
-            .help(format!("start at the crate's root: `crate::…` or `{}.…`", krate.to_upper_camel_case())));
+            return Err(Failure::usage(format!("{what}: what `{outside}` stands for depends on where it is read"))
+                .help(format!("start at the crate's root: `crate::…` or `{}.…`", krate.to_upper_camel_case())));
         }
         match self.notation {
             Notation::Rust if first == "crate" || first == krate => Ok(rest),
@@ -291,7 +299,7 @@ fn check_characters(what: &str, shown: &str, bare: &str) -> Result<()> {
         return Err(Failure::usage(format!("{what}: it is empty")).help(HELP));
     }
     if let Some(odd) = bare.chars().find(|c| !(c.is_ascii_alphanumeric() || *c == '_')) {
-        return Err(Failure::usage(format!("{what}: `{}` contains {}", shown.escape_debug(), show(odd))).help(HELP));
+        return Err(Failure::usage(format!("{what}: `{}` contains {}", printable(shown), show(odd))).help(HELP));
     }
     if !bare.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Err(Failure::usage(format!("{what}: `{shown}` does not start with a letter")).help(HELP));
@@ -299,8 +307,13 @@ fn check_characters(what: &str, shown: &str, bare: &str) -> Result<()> {
     Ok(())
 }
 
+/// A text that a terminal shows as it is.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
+}
+
 /// Names a character so that a lookalike cannot hide.
-fn show(odd: char) -> String {
+pub fn show(odd: char) -> String {
     if odd.is_ascii_graphic() {
         format!("`{odd}`")
     } else if odd == ' ' {
@@ -314,7 +327,7 @@ fn keyword_failure(what: &str, keyword: &str) -> Failure {
     let noun = match keyword {
         "self" | "Self" | "super" | "crate" => {
             return Failure::usage(format!("{what}: `{keyword}` stands for a place, it is not a name"))
-                .help("name the module itself, for example `conversations`");
+                .help("give a name of your own");
         }
         other => plural(other),
     };

@@ -11,7 +11,7 @@ use crate::host::manifest::Sqlx;
 use crate::host::migrations::{self, Migrations, Table};
 use crate::host::source::{self, Access, IdType, Lookup, Seen, Step};
 use crate::memory::{Given, Recorded};
-use crate::names::{ModulePath, Name, TablePrefix, TypePath, plural};
+use crate::names::{self, ModulePath, Name, TablePrefix, TypePath, plural};
 use crate::schema::{self, Kind, OwnerColumn};
 
 #[derive(Debug)]
@@ -98,7 +98,18 @@ impl Options {
         let prefix = TablePrefix::parse(prefix, schema::LONGEST_SUFFIX, database.identifier_limit())?;
         check_prefix(&context, &prefix, recorded)?;
         let directory = migrations_directory(migrations.as_deref(), host)?;
-        let found = migrations::read(&host.tree, &directory)?;
+        let mut found = migrations::read(&host.tree, &directory)?;
+        // The tables of the context itself are nobody's owner, even if one is called so.
+        for table in schema::schema(&prefix, None).tables {
+            if given.owner_table.as_deref().is_some_and(|owner| owner.eq_ignore_ascii_case(&table.name)) {
+                return Err(Failure::usage(format!(
+                    "--owner-table: `{}` is a table of the context itself",
+                    table.name
+                ))
+                .help("name the table of the owner, or `none` for no foreign key"));
+            }
+            found.catalog.forget(&table.name);
+        }
         let mut notes = Vec::new();
         let inquiry =
             Inquiry { context: &context, scope: &scope, given, host, migrations: &found, directory: &directory };
@@ -222,7 +233,9 @@ impl Inquiry<'_> {
         match &access.id {
             // A scope that is created gets a field of the right type.
             _ if matches!(lookup, Lookup::Absent) => access.id = Some(seen(id)),
-            Some(seen) if id_of(seen) != Some(id) => return Err(self.wrong_type(&access, seen, id)),
+            Some(seen) if id_of(seen) != Some(id) => {
+                return Err(self.wrong_type(&access, seen, id, declared.map(|(table, _)| table)));
+            }
             Some(_) => {}
             None => notes.push(format!(
                 "The type of `{}` in {} cannot be seen; it is taken to be {}.",
@@ -352,22 +365,38 @@ impl Inquiry<'_> {
         }
     }
 
-    fn wrong_type(&self, access: &Access, seen: &Seen, id: IdType) -> Failure {
-        let path = path(access);
-        let what = format!(
-            "`{path}` in {} is a `{}`, but the owner's key is {}",
-            self.scope.rust(),
-            show(seen),
-            rust_type(id)
-        );
-        match seen {
-            Seen::Other(_) => Failure::decision(what).help(format!(
-                "name a way to the {} with --scope-owner, for example `{path}.0` or a method",
-                rust_type(id)
-            )),
-            _ => Failure::decision(what).help("say with --owner-id which it is, or with --scope-owner where it is"),
-        }
+    fn wrong_type(&self, access: &Access, seen: &Seen, id: IdType, table: Option<&OwnerTable>) -> Failure {
+        let (path, wanted) = (path(access), rust_type(id));
+        let reason = match (table, &self.given.owner_id) {
+            (Some(table), _) => format!("the key `{}` of table `{}` is `{wanted}`", table.key, table.name),
+            (None, Some(given)) => format!("`--owner-id {given}` asks for `{wanted}`"),
+            (None, None) => format!("the owner's key is taken to be `{wanted}`"),
+        };
+        let what = format!("`{path}` in {} is `{}`, but {reason}", self.scope.rust(), show(seen));
+        Failure::decision(what).help(match (seen, table) {
+            (Seen::Other(_), _) => {
+                format!("name a way to the `{wanted}` with --scope-owner, for example `{path}.id`, `{path}.0` or a method")
+            }
+            (_, Some(_)) => format!(
+                "name a way to the `{wanted}` with --scope-owner, another table with --owner-table, or `--owner-table none`"
+            ),
+            (_, None) => format!("leave --owner-id out, or name a way to the `{wanted}` with --scope-owner"),
+        })
     }
+}
+
+/// The name of a package that `--init` makes.
+pub fn check_package(package: &str) -> Result<()> {
+    const CARGO: &[&str] = &["build", "deps", "examples", "incremental", "proc_macro", "test"];
+    let help = "name the package in CONTEXT, for example `MyApp.Conversations`";
+    Name::parse_plain("--init", package).map_err(|failure| failure.help(help))?;
+    if CARGO.contains(&package) || CRATES.contains(&package) {
+        return Err(Failure::usage(format!(
+            "--init: a package called `{package}` would be mistaken for another crate"
+        ))
+        .help(help));
+    }
+    Ok(())
 }
 
 fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) -> Result<()> {
@@ -389,15 +418,15 @@ fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) ->
         return Err(Failure::usage(format!(
             "CONTEXT: the context's type would be called `{camel}`, which the generated code uses already"
         ))
-        .help(format!("use another name, for example `{}` or `conversations`", plural_of(context.last()))));
+        .help("use another name, for example `conversations`"));
     }
     if scope.krate.is_none() && scope.modules == context.names() {
         return Err(Failure::usage(format!("--scope: `{}` would be in the module that is generated", scope.rust()))
-            .help("keep the scope in a module of its own, for example `crate::accounts::Scope`"));
+            .help("generate another module, for example `conversations`, or keep the scope in another one"));
     }
     if scope.krate.is_none() && scope.modules.starts_with(context.names()) {
         return Err(Failure::usage(format!("--scope: `{}` would be below the module that is generated", scope.rust()))
-            .help("keep the scope in a module of its own, for example `crate::accounts::Scope`"));
+            .help("generate another module, for example `conversations`, or keep the scope in another one"));
     }
     let key = context.key();
     for other in recorded.contexts.keys().filter(|other| **other != key) {
@@ -443,7 +472,7 @@ fn check_table(name: &str) -> Result<()> {
     let odd = name.chars().find(|c| c.is_control() || matches!(c, '"' | '\'' | ';' | '\\' | '#' | '$'));
     match odd {
         Some(odd) => {
-            Err(Failure::usage(format!("--owner-table: `{}` contains `{}`", name.escape_debug(), odd.escape_debug()))
+            Err(Failure::usage(format!("--owner-table: `{}` contains {}", names::printable(name), names::show(odd)))
                 .help("give the table's plain name, without quotes"))
         }
         None if name.trim().is_empty() => {
@@ -485,7 +514,7 @@ fn migrations_directory(given: Option<&Utf8Path>, host: &Host) -> Result<Utf8Pat
     }
     if !clean.starts_with(&host.boundary) || clean == *root {
         return Err(Failure::usage(format!(
-            "--migrations: {directory} is not a directory inside of {}",
+            "--migrations: `{directory}` is not a directory inside of {}",
             host.boundary
         ))
         .help("name one relative to the package, for example `migrations`"));
@@ -508,11 +537,11 @@ fn key_of(table: &Table) -> Result<(OwnerTable, Option<String>)> {
         _ => None,
     };
     let Some(key) = key else {
-        let columns: Vec<_> = table.columns.iter().map(|column| column.name.clone()).collect();
+        let columns: Vec<_> = table.columns.iter().map(|column| format!("`{}`", column.name)).collect();
         return Err(Failure::decision(format!(
             "the table `{}` has no key of a single column that a foreign key could name; its columns are {}",
             table.name,
-            list(&columns)
+            columns.join(", ")
         ))
         .help("name another table with --owner-table, or `--owner-table none` for no foreign key"));
     };
@@ -551,11 +580,14 @@ fn stored(table: &OwnerTable, declared: &str, wanted: Option<IdType>) -> Result<
     } else {
         match wanted {
             Some(id) => Ok((id, storage_of(id))),
-            None => Err(Failure::decision(format!(
-                "the key `{}` of table `{}` is declared `{declared}`, which does not say what it holds",
-                table.key, table.name
-            ))
-            .help("say it with `--owner-id i64`, `uuid` or `text`")),
+            None => {
+                let shown = if declared.is_empty() { "without a type".to_owned() } else { format!("`{declared}`") };
+                Err(Failure::decision(format!(
+                    "the key `{}` of table `{}` is declared {shown}, which does not say what it holds",
+                    table.key, table.name
+                ))
+                .help("say it with `--owner-id i64`, `--owner-id uuid` or `--owner-id text`"))
+            }
         }
     }
 }
@@ -633,10 +665,6 @@ fn path(access: &Access) -> String {
 fn list(names: &[String]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     quoted.join(" or ")
-}
-
-fn plural_of(name: &Name) -> String {
-    plural(name.as_str())
 }
 
 /// The crates that generated code names.

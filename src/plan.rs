@@ -43,8 +43,8 @@ pub enum Planned {
 
 pub fn plan(options: &Options, given: &Given, host: &Host, last: &Last, now: DateTime<Utc>) -> Result<Plan> {
     let schema = schema::schema(&options.prefix, options.owner_column().as_ref());
-    let mut builder = Builder::new(options, host);
-    let migrations = builder.migrate(&schema, last, now)?;
+    let mut builder = Builder::new(options, host, last);
+    let migrations = builder.migrate(&schema, now)?;
     builder.add_scope()?;
     let module = builder.place(&options.context, true)?;
     let words = Words::new(options, module.public, &crate_name(&host.package));
@@ -53,13 +53,14 @@ pub fn plan(options: &Options, given: &Given, host: &Host, last: &Last, now: Dat
     if host.is_new() {
         builder.add_init(&words);
     }
-    builder.remember(given, last, &schema, migrations)?;
+    builder.remember(given, &schema, migrations)?;
     Ok(builder.finish())
 }
 
 struct Builder<'a> {
     options: &'a Options,
     host: &'a Host,
+    last: &'a Last,
     files: BTreeMap<Utf8PathBuf, Planned>,
     /// The host's files that get lines added, as they are so far.
     edits: BTreeMap<Utf8PathBuf, (String, Vec<String>)>,
@@ -67,9 +68,9 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(options: &'a Options, host: &'a Host) -> Self {
+    fn new(options: &'a Options, host: &'a Host, last: &'a Last) -> Self {
         let edits = host.laid.iter().map(|(path, text)| (path.clone(), (text.clone(), Vec::new()))).collect();
-        Self { options, host, files: BTreeMap::new(), edits, migrations: Vec::new() }
+        Self { options, host, last, files: BTreeMap::new(), edits, migrations: Vec::new() }
     }
 
     fn add(&mut self, path: impl Into<Utf8PathBuf>, planned: Planned) {
@@ -79,16 +80,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Plans the migration unless an earlier run emitted it. Returns every script that makes the tables, in order.
-    fn migrate(&mut self, schema: &Schema, last: &Last, now: DateTime<Utc>) -> Result<Vec<Utf8PathBuf>> {
-        if let Some(before) = &last.schema {
+    fn migrate(&mut self, schema: &Schema, now: DateTime<Utc>) -> Result<Vec<Utf8PathBuf>> {
+        if let Some(before) = &self.last.schema {
             if before != schema {
-                return Err(Failure::decision(format!(
-                    "the options change the tables of `{}`, which a migration has made already",
-                    self.options.context.key()
-                ))
-                .help("this version cannot change tables that exist; give the options that sagents.toml records, or generate another context"));
+                return Err(other_tables(self.options, &self.last.resolved));
             }
-            return Ok(last.files.migrations.clone());
+            return Ok(self.last.files.migrations.clone());
         }
         let directory = &self.options.migrations;
         let found = migrations::read(&self.host.tree, directory)?;
@@ -129,15 +126,27 @@ impl<'a> Builder<'a> {
             self.place(&ModulePath::of(modules.iter().cloned()), false)?
         };
         let text = templates::scope_type(self.options, module.public);
-        if let Some(existing) = self.current(&module.file)? {
+        if let Some(existing) = self.current(&module.file)?
+            && !self.was_created(&module.file)
+        {
             let newline = if existing.contains("\r\n") { "\r\n" } else { "\n" };
             let gap = if existing.trim().is_empty() { "" } else { "\n" };
             let appended = format!("{}\n{gap}{text}", existing.trim_end()).replace("\r\n", "\n").replace('\n', newline);
-            let line = format!("pub struct {}", self.options.scope.name);
-            self.edit(module.file, appended, line);
+            // Whoever adds it by hand needs all of it.
+            let added = if self.options.wire {
+                vec![format!("pub struct {}", self.options.scope.name)]
+            } else {
+                text.lines().map(str::to_owned).collect()
+            };
+            for line in added {
+                self.edit(module.file.clone(), appended.clone(), line);
+            }
         } else {
-            let noun =
-                self.options.owner.as_ref().map_or("the application".to_owned(), |owner| format!("a {}", owner.noun));
+            let noun = self
+                .options
+                .owner
+                .as_ref()
+                .map_or("the application".to_owned(), |owner| format!("which {}", owner.noun));
             self.add(module.file, Planned::Once(format!("//! Who is asking, and for {noun}.\n\n{text}")));
         }
         Ok(())
@@ -166,6 +175,14 @@ impl<'a> Builder<'a> {
             Found::Missing { parent, depth } => (parent, depth),
         };
         let missing = &path.names()[depth..];
+        if depth == 0 && self.host.manifest.dependency_crates().iter().any(|krate| krate == missing[0].as_str()) {
+            return Err(Failure::usage(format!(
+                "`{}` is outside of this crate: `{}` is a dependency, and a module of that name would hide it",
+                path.rust(),
+                missing[0]
+            ))
+            .help("choose another path, for example `crate::conversations`"));
+        }
         for (index, name) in missing.iter().enumerate() {
             let is_last = index + 1 == missing.len();
             let public = self.host.krate.library;
@@ -174,11 +191,16 @@ impl<'a> Builder<'a> {
             let taken = self.files.contains_key(&module.file) || self.host.tree.is_file(&module.file);
             if !is_last && !taken {
                 self.add(module.file.clone(), Planned::Once(format!("//! The modules of `{name}`.\n")));
-            } else if !context && self.host.tree.is_file(&module.file) {
+            } else if !context && self.host.tree.is_file(&module.file) && !self.was_created(&module.file) {
                 return Err(undeclared(&module.file, name));
             }
         }
         Ok(module)
+    }
+
+    /// An earlier run created it, perhaps without the line that declares it.
+    fn was_created(&self, file: &Utf8Path) -> bool {
+        self.last.files.once.iter().any(|created| created == file)
     }
 
     fn root(&self) -> Result<Module> {
@@ -233,9 +255,9 @@ fn main() {
     }
 
     /// What the next run needs to know.
-    fn remember(&mut self, given: &Given, last: &Last, schema: &Schema, migrations: Vec<Utf8PathBuf>) -> Result<()> {
+    fn remember(&mut self, given: &Given, schema: &Schema, migrations: Vec<Utf8PathBuf>) -> Result<()> {
         let context = &self.options.context;
-        let mut files = Files { generated: Vec::new(), once: last.files.once.clone(), migrations };
+        let mut files = Files { generated: Vec::new(), once: self.last.files.once.clone(), migrations };
         let mut bases = Vec::new();
         for (path, planned) in &self.files {
             match planned {
@@ -317,6 +339,33 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         }
     }
     Ok(needs)
+}
+
+/// The tables would be others than those that a migration has made: because of which options, and what keeps them.
+fn other_tables(options: &Options, before: &toml::Table) -> Failure {
+    const OPTIONS: [&str; 6] = ["owner-type", "owner-field", "owner-id", "owner-table", "table-prefix", "database"];
+    let now = toml::Table::try_from(options.resolved()).expect("resolved options are plain values");
+    let value =
+        |table: &toml::Table, option: &str| table.get(option).and_then(|value| value.as_str().map(str::to_owned));
+    let quoted = |value: &str| if value.is_empty() { "''".to_owned() } else { value.to_owned() };
+    let (mut differences, mut flags) = (Vec::new(), Vec::new());
+    for option in OPTIONS {
+        let (before, now) = (value(before, option), value(&now, option));
+        if before != now {
+            let show =
+                |value: &Option<String>| value.as_deref().map_or("absent".to_owned(), |v| format!("`{}`", quoted(v)));
+            differences.push(format!("{option} was {} and is now {}", show(&before), show(&now)));
+            flags.extend(before.map(|before| format!("--{option} {}", quoted(&before))));
+        }
+    }
+    let differences =
+        if differences.is_empty() { "this version makes others".to_owned() } else { differences.join(", ") };
+    let keep = if flags.is_empty() { String::new() } else { format!("keep them with `{}`, or ", flags.join(" ")) };
+    Failure::decision(format!(
+        "the tables of `{}` are in a migration already, and would have to change: {differences}",
+        options.context.key()
+    ))
+    .help(format!("this version does not change tables: {keep}generate another context"))
 }
 
 fn with_underscore(subject: &str) -> String {

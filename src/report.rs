@@ -44,7 +44,8 @@ impl Report<'_> {
         }
         for change in self.changes.iter().filter(|change| shows(change)) {
             let (style, word) = word(change.action);
-            let _ = writeln!(text, "  {style}{word:9}{style:#} {}", change.path);
+            let remark = if change.action == Action::Deleted { " (by you; it stays so)" } else { "" };
+            let _ = writeln!(text, "  {style}{word:9}{style:#} {}{remark}", change.path);
             for line in &change.added {
                 let _ = writeln!(text, "            {CYAN}+ {line}{CYAN:#}");
             }
@@ -83,13 +84,18 @@ impl Report<'_> {
             }
         }
         #[derive(Serialize)]
+        struct Unwired<'a> {
+            path: &'a str,
+            lines: &'a [String],
+        }
+        #[derive(Serialize)]
         struct Json<'a> {
             context: &'a str,
             changed: bool,
             dry_run: bool,
             options: &'a Resolved,
             files: Vec<File<'a>>,
-            unwired: Vec<(&'a str, &'a [String])>,
+            unwired: Vec<Unwired<'a>>,
             notes: &'a [String],
             next: &'a [Step],
         }
@@ -99,7 +105,7 @@ impl Report<'_> {
             dry_run: self.dry_run,
             options: self.resolved,
             files: self.changes.iter().map(File::of).collect(),
-            unwired: self.unwired.iter().map(|(path, lines)| (path.as_str(), lines.as_slice())).collect(),
+            unwired: self.unwired.iter().map(|(path, lines)| Unwired { path: path.as_str(), lines }).collect(),
             notes: self.notes,
             next: self.next,
         })
@@ -108,6 +114,7 @@ impl Report<'_> {
     fn headline(&self) -> String {
         let Resolved { context, owner_type, owner_field, owner_id, table_prefix, database, .. } = self.resolved;
         let verb = match (self.dry_run, self.changes.iter().any(Change::writes)) {
+            _ if self.changes.iter().any(Change::is_undecided) => "Needs a decision:",
             (_, false) => "Up to date:",
             (true, true) => "Would generate",
             (false, true) => "Generated",

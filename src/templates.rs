@@ -86,8 +86,7 @@ impl Words {
         let column = owner.as_ref().map(|owner| database.quote(owner.field.as_str()));
         let if_owner = |text: &'static str, otherwise: &'static str| if owner.is_some() { text } else { otherwise };
         let with_column = |text: fn(&str) -> String| column.as_deref().map(text).unwrap_or_default();
-        // The names that scope.rs has already.
-        let hidden = ["Owner", "OwnerScope", "Result", "Error", "Value", "Uuid"].contains(&scope.name.as_str());
+        let hidden = TAKEN_IN_SCOPE.contains(&scope.name.as_str());
         let outside = |path: String| match path.strip_prefix("crate::") {
             Some(rest) => format!("{krate}::{rest}"),
             None => path,
@@ -175,6 +174,28 @@ impl OwnerWords {
     }
 }
 
+/// The names that mean something in scope.rs already.
+const TAKEN_IN_SCOPE: &[&str] = &[
+    "Box",
+    "Clone",
+    "Debug",
+    "Eq",
+    "Err",
+    "Error",
+    "None",
+    "Ok",
+    "Option",
+    "Owner",
+    "OwnerScope",
+    "PartialEq",
+    "Result",
+    "Some",
+    "String",
+    "Uuid",
+    "Value",
+    "Vec",
+];
+
 /// The statements that read an owner's id from `self`, and the expression of the id. What is absent on the way ends the
 /// call with `NoOwner`.
 fn read_owner(access: &Access, id: IdType) -> (Vec<String>, String) {
@@ -239,7 +260,7 @@ pub fn rust_type(id: IdType) -> &'static str {
 fn example(id: IdType) -> &'static str {
     match id {
         IdType::I64 => "123",
-        IdType::Uuid => r#""01890a5d-ac96-774b-bcce-b302099a8057""#,
+        IdType::Uuid => r#""01890a5d-…""#,
         IdType::Text => r#""alice""#,
     }
 }
@@ -311,8 +332,12 @@ struct Tests<'a> {
 struct Main<'a> {
     w: &'a Words,
     package: &'a str,
+    /// Nothing if the scope is called like something else that `main` names.
+    scope_import: Option<&'a str>,
     scope: &'a str,
     uses_uuid: bool,
+    /// The macro's argument; by default it looks where migrations are by default.
+    migrations: String,
 }
 
 /// The files of a context below its directory, and the context itself first. `migrations` are relative to the package.
@@ -345,6 +370,9 @@ pub fn context(options: &Options, words: &Words, migrations: &[String]) -> Vec<(
 
 /// The `main` of a new package.
 pub fn main(options: &Options, words: &Words, package: &str) -> String {
+    let name = &options.scope.name;
+    let taken = MAIN_NAMES.contains(&name.as_str()) || *name == words.context;
+    let scope_type = if taken { &words.scope_public } else { name };
     let scope = match &options.owner {
         Some(owner) => {
             let id = match owner.id {
@@ -352,13 +380,22 @@ pub fn main(options: &Options, words: &Words, package: &str) -> String {
                 IdType::Uuid => "Uuid::from_u128(1)",
                 IdType::Text => "\"alice\".to_owned()",
             };
-            format!("{} {{ {}: {id} }}", options.scope.name, owner.field)
+            format!("{scope_type} {{ {}: {id} }}", owner.field)
         }
-        None => options.scope.name.clone(),
+        None => scope_type.clone(),
     };
     let uses_uuid = options.owner.as_ref().is_some_and(|owner| owner.id == IdType::Uuid);
-    render(&Main { w: words, package, scope: &scope, uses_uuid })
+    let migrations = match options.migrations.as_str() {
+        "migrations" => String::new(),
+        other => format!("\"./{other}\""),
+    };
+    let scope_import = (!taken).then_some(words.scope_public.as_str());
+    render(&Main { w: words, package, scope_import, scope: &scope, uses_uuid, migrations })
 }
+
+/// What `main` names besides the scope and the context.
+const MAIN_NAMES: &[&str] =
+    &["Box", "ListConversations", "MessagePage", "NewConversation", "NewDisplayMessage", "Result", "Role", "Uuid"];
 
 /// The scope type that is created when the host has none.
 pub fn scope_type(options: &Options, public: bool) -> String {
@@ -369,7 +406,7 @@ pub fn scope_type(options: &Options, public: bool) -> String {
             let noun = &owner.noun;
             let ty = if owner.id == IdType::Uuid { "uuid::Uuid" } else { rust_type(owner.id) };
             format!(
-                "/// On whose behalf a call is made. Everything that belongs to a {noun} is reached through one.\n\
+                "/// On whose behalf a call is made. What belongs to the {noun} is reached through one.\n\
                  #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
                  /// The {noun} that the caller acts for.\n    pub {}: {ty},\n}}\n",
                 owner.field
@@ -411,8 +448,10 @@ fn number_parameters(text: &str, owner: bool) -> String {
     numbered
 }
 
+/// rustfmt stumbles over spaces at the end of a line, which an empty expression may leave.
 fn render(template: &impl Template) -> String {
-    template.render().expect("a template writes to a string, which does not fail")
+    let text = template.render().expect("a template writes to a string, which does not fail");
+    text.split('\n').map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use anyhow::Context as _;
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 #[derive(Debug)]
 pub struct Tree {
@@ -49,7 +49,7 @@ impl Tree {
         match std::fs::read_to_string(self.root.join(path)) {
             Ok(text) => Ok(Some(text)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(anyhow::Error::from(error).context(format!("cannot read {path}")).into()),
+            Err(error) => Err(unreadable(path, error)),
         }
     }
 
@@ -75,7 +75,7 @@ impl Tree {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(Vec::new());
             }
-            Err(error) => return Err(anyhow::Error::from(error).context(format!("cannot read {path}")).into()),
+            Err(error) => return Err(unreadable(path, error)),
         };
         let mut names = Vec::new();
         for entry in entries {
@@ -84,5 +84,18 @@ impl Tree {
         }
         names.sort();
         Ok(names)
+    }
+}
+
+fn unreadable(path: &Utf8Path, error: std::io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::IsADirectory => {
+            Failure::usage(format!("{path} is a directory, where a file has to be")).help(format!("move {path} away"))
+        }
+        ErrorKind::InvalidData => {
+            Failure::usage(format!("{path} is not a text in UTF-8")).help(format!("save {path} as UTF-8"))
+        }
+        _ => Failure::from(anyhow::Error::from(error).context(format!("cannot read {path}")))
+            .help(format!("make {path} readable, then run this again")),
     }
 }

@@ -142,6 +142,10 @@ impl Catalog {
         self.tables.get(&name.to_lowercase())
     }
 
+    pub fn forget(&mut self, name: &str) {
+        self.tables.remove(&name.to_lowercase());
+    }
+
     /// Does to the tables what the statements of `sql` do.
     pub fn apply(&mut self, sql: &str) {
         let sql = sql.trim_start_matches('\u{feff}');

@@ -109,10 +109,9 @@ pub fn declare(file: &Utf8Path, text: &str, declaration: &Declaration<'_>) -> Re
     let Declaration { name, public } = *declaration;
     let source = Source::parse(file, text)?;
     let mut same = declarations(&source.file, name).peekable();
-    if let Some(first) = same.peek() {
-        let line = first.ident.span().start().line;
+    if same.peek().is_some() {
         if same.all(|item| is_for_tests(&item.attrs)) {
-            return Err(Failure::usage(format!("{file}:{line}: `mod {}` is there for tests only", name.rust()))
+            return Err(Failure::usage(format!("{file}: `mod {}` is there for tests only", name.rust()))
                 .help("give that module another name, or choose another one for the generated code"));
         }
         return Ok(None);
@@ -136,7 +135,14 @@ pub fn declare_extern(file: &Utf8Path, text: &str, line: &str) -> Result<Option<
 pub fn parse(file: &Utf8Path, text: &str) -> Result<syn::File> {
     syn::parse_file(text).map_err(|error| {
         let start = error.span().start();
-        Failure::usage(format!("{file}:{}:{}: {error}", start.line, start.column + 1))
+        let reason = match error.to_string() {
+            // The words of a lexer, which do not say what it stumbled over.
+            words if words == "cannot parse string into token stream" => {
+                "something here is not closed, or is no Rust at all".to_owned()
+            }
+            words => words,
+        };
+        Failure::usage(format!("{file}:{}:{}: {reason}", start.line, start.column + 1))
             .help(format!("mend {file}, then run this again"))
     })
 }
@@ -209,7 +215,7 @@ fn places(parent: &Module, name: &Name, item: &ItemMod) -> Vec<(Utf8PathBuf, Utf
 }
 
 /// `src/chat/../x.rs` is `src/x.rs`.
-fn clean(path: &Utf8Path) -> Utf8PathBuf {
+pub fn clean(path: &Utf8Path) -> Utf8PathBuf {
     path.components().fold(Utf8PathBuf::new(), |mut clean, component| {
         match component.as_str() {
             "." => {}
@@ -613,7 +619,7 @@ mod tests {
         let name = name("m");
         let only_tests =
             declare("src/lib.rs".into(), "\n#[cfg(test)]\nmod m;", &Declaration { name: &name, public: true });
-        assert_eq!(only_tests.unwrap_err().what, "src/lib.rs:3: `mod m` is there for tests only");
+        assert_eq!(only_tests.unwrap_err().what, "src/lib.rs: `mod m` is there for tests only");
     }
 
     #[test]

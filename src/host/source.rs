@@ -887,8 +887,13 @@ fn undecided(scope: &TypePath, definition: &Definition, owner: &Owner) -> Failur
     let holder = definition.fields.iter().find(|field| field.visible && field.name == owner_type.as_str());
     let example = match holder {
         Some(holder) => format!("{}.{key}", Member::new(Kind::Field, &holder.name).rust()),
-        None if has("id") => "id".to_owned(),
-        None => format!("{owner_field}()"),
+        None if definition.fields.iter().any(|field| field.visible && field.name == "id") => "id".to_owned(),
+        None => {
+            return Failure::decision(what).help(format!(
+                "say how with `--scope-owner`, or add `pub fn {owner_field}(&self)` to `{}` in that file",
+                definition.name
+            ));
+        }
     };
     Failure::decision(what).help(format!("say how with `--scope-owner`, for example `--scope-owner {example}`"))
 }

@@ -1,18 +1,21 @@
-//! Shows the layer at work: `cargo run` opens a database, migrates it, and holds a short conversation.
+//! Shows the layer at work: `cargo run` opens a database, migrates it, and holds a short
+//! conversation.
 
-use {{ w.scope_public }};
+{% if let Some(import) = scope_import -%}
+use {{ import }};
+{% endif -%}
 use {{ w.public_path }}::{
     {{ w.context }}, ListConversations, MessagePage, NewConversation, NewDisplayMessage, Role, connect,
 };
-{% if uses_uuid %}
+{%- if uses_uuid %}
 use uuid::Uuid;
-{% endif %}
+{%- endif %}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:{{ package }}.db".into());
     let pool = connect(&url).await?;
-    sqlx::migrate!().run(&pool).await?;
+    sqlx::migrate!({{ migrations }}).run(&pool).await?;
     println!("opened {url} and ran its migrations");
 
     let conversations = {{ w.context }}::new(pool);

@@ -10,7 +10,8 @@ use uuid::Uuid;
 pub struct AgentState {
 {% if let Some(owner) = w.owner %}    /// The {{ owner.noun }} that owns it.
     {{ owner.row_attribute }}pub {{ owner.field }}: {{ owner.rust_type }},
-{% endif %}    pub conversation_id: Uuid,
+{% endif %}    /// The conversation whose agent it is.
+    pub conversation_id: Uuid,
     /// The version of the format that `data` is written in.
     pub version: i32,
     /// Counts the saves; a writer that holds an older revision has missed one.
@@ -21,6 +22,8 @@ pub struct AgentState {
     pub data: String,
     /// What `data` held when it could not be read, kept until it is restored.
     pub unreadable_data: Option<String>,
+    /// When it was first saved.
     pub inserted_at: DateTime<Utc>,
+    /// When it was last saved.
     pub updated_at: DateTime<Utc>,
 }

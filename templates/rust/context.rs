@@ -1,33 +1,35 @@
-{% match w.owner %}
-{% when Some(owner) %}
+{%- match w.owner %}
+{%- when Some(owner) %}
 //! Conversations with AI agents: who owns them, and what a person sees of them.
 //!
-//! [`{{ w.context }}`] is the one door to the tables. Every call takes the caller's scope first and reaches only the rows
-//! of that {{ owner.noun }}; what belongs to another is [`Error::NotFound`], exactly like what does not exist. The tables
-//! hold to that by themselves: the owner leads every key.
-{% when None %}
+//! [`{{ w.context }}`] is the one door to the tables. Every call takes the caller's scope first and
+//! reaches only the rows of that {{ owner.noun }}; what belongs to another is [`Error::NotFound`],
+//! exactly like what does not exist. The tables hold to that by themselves: the owner leads every
+//! key.
+{%- when None %}
 //! Conversations with AI agents, and what a person sees of them.
 //!
-//! [`{{ w.context }}`] is the one door to the tables. Conversations have no owner here: every call takes the caller's
-//! scope first all the same, so that call sites stay as they are when conversations get one.
-{% endmatch %}
+//! [`{{ w.context }}`] is the one door to the tables. Conversations have no owner here: every call
+//! takes the caller's scope first all the same, so that call sites stay as they are when
+//! conversations get one.
+{%- endmatch %}
 //!
-//! Every write is one transaction that takes the write lock when it begins, so two writers never work on the same
-//! conversation at once, and touches the conversation's `updated_at`.
+//! Every write is one transaction that takes the write lock when it begins, so two writers never
+//! work on the same conversation at once, and touches the conversation's `updated_at`.
+{%- if !w.public %}
 
-{% if !w.public %}
-#![allow(dead_code, unused_imports, reason = "not every call is used by a binary")]
+#![allow(dead_code, unused_imports, reason = "an application need not use every call")]
+{%- endif %}
 
-{% endif %}
 mod agent_state;
 mod conversation;
 mod display_message;
 mod messages;
 mod scope;
-{% if w.tests %}
+{%- if w.tests %}
 #[cfg(test)]
 mod tests;
-{% endif %}
+{%- endif %}
 mod tool_calls;
 mod values;
 
@@ -62,34 +64,36 @@ pub use self::scope::{Owner, OwnerScope};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-{% if w.owner.is_some() %}
+{%- if w.owner.is_some() %}
     /// There is no such row, or it belongs to another owner.
-{% else %}
+{%- else %}
     /// There is no such row.
-{% endif %}
+{%- endif %}
     #[error("not found")]
     NotFound,
-{% if let Some(owner) = w.owner %}
+{%- if let Some(owner) = w.owner %}
     /// The scope names no {{ owner.noun }}.
     #[error("the scope has no {{ owner.noun }}")]
     NoOwner,
-{% endif %}
+{%- endif %}
     /// The call itself cannot be carried out.
     #[error("invalid: {0}")]
     Invalid(String),
+    /// The database refused or failed.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
 
+/// What the calls of this module answer.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Opens a pool with the settings that this layer wants; the file is created if it is missing.
 ///
-/// - Write-ahead logging lets readers go on while one writer works, and `synchronous = FULL` keeps every call that was
-///   answered through a power cut.
+/// - Write-ahead logging lets readers go on while one writer works, and `synchronous = FULL` keeps
+///   every call that was answered through a power cut.
 /// - Foreign keys are enforced: deleting a conversation deletes what belongs to it.
-/// - A writer waits up to ten seconds for its turn. Connections are local and do not go stale, so none is tested before
-///   use or closed when idle.
+/// - A writer waits up to ten seconds for its turn. Connections are local and do not go stale, so
+///   none is tested before use or closed when idle.
 ///
 /// A database in memory lives in its one connection.
 ///
@@ -127,7 +131,8 @@ impl {{ w.context }} {
         Self { pool }
     }
 
-    /// Creates a conversation. Repeating the call with the same id stores nothing and returns what the first one stored.
+    /// Creates a conversation. Repeating the call with the same id stores nothing and returns what
+    /// the first one stored.
     ///
     /// # Errors
     ///
@@ -138,7 +143,8 @@ impl {{ w.context }} {
         new: NewConversation,
     ) -> Result<Conversation> {
         const INSERT: &str = r#"
-            INSERT INTO {{ w.conversations }} ({{ w.owner_first }}id, title, scope, metadata, inserted_at, updated_at)
+            INSERT INTO {{ w.conversations }}
+                ({{ w.owner_first }}id, title, scope, metadata, inserted_at, updated_at)
             VALUES ({{ w.owner_value }}$1, $2, $3, $4, $5, $5)
             ON CONFLICT ({{ w.owner_first }}id) DO NOTHING
             RETURNING *"#;
@@ -169,6 +175,8 @@ impl {{ w.context }} {
         }
     }
 
+    /// Reads a conversation.
+    ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if the caller has no such conversation.
@@ -260,8 +268,8 @@ impl {{ w.context }} {
         .await
     }
 
-    /// A page of the caller's conversations. Pages follow each other by key, so none is skipped or shown twice because
-    /// others come and go meanwhile.
+    /// A page of the caller's conversations. Pages follow each other by key, so none is skipped or
+    /// shown twice because others come and go meanwhile.
     ///
     /// # Errors
     ///
@@ -305,92 +313,97 @@ impl {{ w.context }} {
         Ok(conversations)
     }
 
-    /// Deletes the conversations that nothing was written to since `cutoff`, of every owner. This is housekeeping, the
-    /// one call without a scope. It goes through the table once, in batches, so that other writers get their turn.
-    /// Returns how many there were.
+    /// Deletes the conversations that nothing was written to since `cutoff`, of every owner. This
+    /// is housekeeping, the one call without a scope. It goes through the table once, in batches,
+    /// so that other writers get their turn. Returns how many there were.
     ///
     /// # Errors
     ///
     /// [`Error::Database`] if the database fails; the batches before that are deleted.
     pub async fn delete_conversations_before(&self, cutoff: DateTime<Utc>) -> Result<u64> {
-        const BATCH: usize = 500;
-{% match w.owner %}
-{% when Some(owner) %}
+{%- match w.owner %}
+{%- when Some(owner) %}
         const SELECT: &str = r#"
-            SELECT {{ owner.column }}, id FROM {{ w.conversations }}
-            WHERE ({{ owner.column }}, id) > ($1, $2) AND updated_at < $0
-            ORDER BY {{ owner.column }}, id LIMIT 500"#;
+            SELECT {{ owner.column }}, id FROM (
+                SELECT {{ owner.column }}, id FROM {{ w.conversations }}
+                WHERE ({{ owner.column }}, id) > ($0, $1)
+                ORDER BY {{ owner.column }}, id LIMIT 1000
+            )
+            ORDER BY {{ owner.column }} DESC, id DESC LIMIT 1"#;
         const DELETE: &str = r#"
             DELETE FROM {{ w.conversations }}
-            WHERE ({{ owner.column }}, id) > ($1, $2) AND ({{ owner.column }}, id) <= ($3, $4) AND updated_at < $0"#;
+            WHERE ({{ owner.column }}, id) > ($0, $1) AND ({{ owner.column }}, id) <= ($2, $3)
+              AND updated_at < $4"#;
 
         let cutoff = timestamp(cutoff);
         let mut start = ({{ owner.least }}, Uuid::nil());
-{% when None %}
-        const SELECT: &str = r#"
-            SELECT id FROM {{ w.conversations }} WHERE id > $2 AND updated_at < $1 ORDER BY id LIMIT 500"#;
-        const DELETE: &str = r#"
-            DELETE FROM {{ w.conversations }} WHERE id > $2 AND id <= $3 AND updated_at < $1"#;
-
-        let cutoff = timestamp(cutoff);
-        let mut start = Uuid::nil();
-{% endmatch %}
         let mut total = 0;
         loop {
-            let (deleted, next) = retry(|| async {
+            let end: Option<({{ owner.key_type }}, Uuid)> = sqlx::query_as(SELECT)
+                .bind({{ owner.borrow }}start.0)
+                .bind(start.1)
+                .fetch_optional(&self.pool)
+                .await?;
+            let Some(end) = end else {
+                return Ok(total);
+            };
+            total += retry(|| async {
                 let mut tx = self.begin().await?;
-{% match w.owner %}
-{% when Some(owner) %}
-                let mut batch: Vec<({{ owner.key_type }}, Uuid)> = sqlx::query_as(SELECT)
-                    .bind(&cutoff)
-                    .bind({{ owner.borrow }}start.0)
-                    .bind(start.1)
-                    .fetch_all(&mut *tx)
-                    .await?;
-{% when None %}
-                let mut batch: Vec<Uuid> = sqlx::query_scalar(SELECT)
-                    .bind(&cutoff)
-                    .bind(start)
-                    .fetch_all(&mut *tx)
-                    .await?;
-{% endmatch %}
-                let full = batch.len() == BATCH;
-                let Some(end) = batch.pop() else {
-                    return Ok((0, None));
-                };
-{% match w.owner %}
-{% when Some(owner) %}
                 let deleted = sqlx::query(DELETE)
-                    .bind(&cutoff)
                     .bind({{ owner.borrow }}start.0)
                     .bind(start.1)
                     .bind({{ owner.borrow }}end.0)
                     .bind(end.1)
-                    .execute(&mut *tx)
-                    .await?
-                    .rows_affected();
-{% when None %}
-                let deleted = sqlx::query(DELETE)
                     .bind(&cutoff)
-                    .bind(start)
-                    .bind(end)
                     .execute(&mut *tx)
                     .await?
                     .rows_affected();
-{% endmatch %}
                 tx.commit().await?;
-                Ok((deleted, full.then_some(end)))
+                Ok(deleted)
             })
             .await?;
-            total += deleted;
-            match next {
-                Some(end) => start = end,
-                None => return Ok(total),
-            }
+            start = end;
         }
+{%- when None %}
+        const SELECT: &str = r#"
+            SELECT id FROM (
+                SELECT id FROM {{ w.conversations }} WHERE id > $1 ORDER BY id LIMIT 1000
+            )
+            ORDER BY id DESC LIMIT 1"#;
+        const DELETE: &str = r#"
+            DELETE FROM {{ w.conversations }} WHERE id > $1 AND id <= $2 AND updated_at < $3"#;
+
+        let cutoff = timestamp(cutoff);
+        let mut start = Uuid::nil();
+        let mut total = 0;
+        loop {
+            let end: Option<Uuid> = sqlx::query_scalar(SELECT)
+                .bind(start)
+                .fetch_optional(&self.pool)
+                .await?;
+            let Some(end) = end else {
+                return Ok(total);
+            };
+            total += retry(|| async {
+                let mut tx = self.begin().await?;
+                let deleted = sqlx::query(DELETE)
+                    .bind(start)
+                    .bind(end)
+                    .bind(&cutoff)
+                    .execute(&mut *tx)
+                    .await?
+                    .rows_affected();
+                tx.commit().await?;
+                Ok(deleted)
+            })
+            .await?;
+            start = end;
+        }
+{%- endmatch %}
     }
 
-    /// Begins a write. Taking the lock at once, a transaction cannot fail later because another one wrote meanwhile.
+    /// Begins a write. Taking the lock at once, a transaction cannot fail later because another one
+    /// wrote meanwhile.
     async fn begin(&self) -> Result<Transaction<'static, Sqlite>> {
         Ok(self.pool.begin_with("BEGIN IMMEDIATE").await?)
     }

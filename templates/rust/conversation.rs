@@ -11,7 +11,9 @@ use uuid::Uuid;
 pub struct Conversation {
 {% if let Some(owner) = w.owner %}    /// The {{ owner.noun }} that owns it.
     {{ owner.row_attribute }}pub {{ owner.field }}: {{ owner.rust_type }},
-{% endif %}    pub id: Uuid,
+{% endif %}    /// A `UUIDv7`, made by the caller.
+    pub id: Uuid,
+    /// What a person calls it.
     pub title: Option<String>,
     /// What created the conversation: `{{ w.scope_example }}`.
     #[sqlx(json)]
@@ -21,6 +23,7 @@ pub struct Conversation {
     pub metadata: Map<String, Value>,
     /// The agent waits for a person's decision.
     pub interrupted: bool,
+    /// When it was created.
     pub inserted_at: DateTime<Utc>,
     /// When anything in the conversation was last written.
     pub updated_at: DateTime<Utc>,
@@ -42,11 +45,14 @@ impl Conversation {
 pub struct NewConversation {
     /// A `UUIDv7`, made by [`NewConversation::new`].
     pub id: Uuid,
+    /// What a person calls it.
     pub title: Option<String>,
+    /// The application's own data.
     pub metadata: Map<String, Value>,
 }
 
 impl NewConversation {
+    /// A conversation without a title, with a new id.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -56,12 +62,14 @@ impl NewConversation {
         }
     }
 
+    /// With this title.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
+    /// With data of the application's own.
     #[must_use]
     pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.metadata = metadata;
@@ -78,17 +86,21 @@ impl Default for NewConversation {
 /// What to change in a conversation; the rest stays as it is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ConversationChanges {
+    /// The title, which may be taken away.
     pub title: Change<Option<String>>,
+    /// The metadata, as a whole.
     pub metadata: Change<Map<String, Value>>,
 }
 
 impl ConversationChanges {
+    /// Replaces the title.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Change::To(Some(title.into()));
         self
     }
 
+    /// Takes the title away.
     #[must_use]
     pub fn clear_title(mut self) -> Self {
         self.title = Change::To(None);
@@ -106,14 +118,17 @@ impl ConversationChanges {
 /// A new value, or none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Change<T> {
+    /// What is there stays.
     #[default]
     Keep,
+    /// This takes its place.
     To(T),
 }
 
 /// A page of the caller's conversations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListConversations {
+    /// What comes first.
     pub order_by: ConversationOrder,
     /// At most [`ListConversations::MAX_LIMIT`].
     pub limit: u32,
@@ -122,7 +137,9 @@ pub struct ListConversations {
 }
 
 impl ListConversations {
+    /// How many there are on a page if nothing is said.
     pub const DEFAULT_LIMIT: u32 = 50;
+    /// How many there are on a page at most.
     pub const MAX_LIMIT: u32 = 200;
 }
 
@@ -136,22 +153,27 @@ impl Default for ListConversations {
     }
 }
 
+/// How a list of conversations is ordered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationOrder {
     /// The one that was written to last comes first.
     #[default]
     UpdatedDesc,
+    /// The one that nothing was written to for the longest time comes first.
     UpdatedAsc,
-    /// By id, which is by time: ids are `UUIDv7`.
+    /// The newest comes first. This goes by id, which is by time: ids are `UUIDv7`.
     CreatedDesc,
+    /// The oldest comes first.
     CreatedAsc,
 }
 
 /// A place in a list of conversations. It serializes, so that it can travel through a web page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationCursor {
+    /// When the conversation was last written to.
     pub updated_at: DateTime<Utc>,
+    /// The conversation.
     pub id: Uuid,
 }
 

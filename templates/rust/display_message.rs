@@ -13,14 +13,17 @@ use super::{Error, Result};
 pub struct DisplayMessage {
 {% if let Some(owner) = w.owner %}    /// The {{ owner.noun }} that owns it.
     {{ owner.row_attribute }}pub {{ owner.field }}: {{ owner.rust_type }},
-{% endif %}    pub conversation_id: Uuid,
+{% endif %}    /// The conversation that it is a part of.
+    pub conversation_id: Uuid,
     /// The place in the conversation: 0, 1, 2, … without a gap.
     pub sequence: i64,
     /// The message that this item belongs to. One message may show as several items.
     pub message_id: Uuid,
     /// The place of the item in its message.
     pub item: i32,
+    /// Who speaks.
     pub role: Role,
+    /// How it is shown.
     pub content_type: ContentType,
     /// The text that a person reads.
     pub content: String,
@@ -31,19 +34,29 @@ pub struct DisplayMessage {
     pub tool_call_id: Option<String>,
     /// How far a tool call has come. Only tool calls have one.
     pub status: Option<ToolStatus>,
+    /// When it was appended.
     pub inserted_at: DateTime<Utc>,
 }
 
-/// An item to append. Appending the same `message_id` and `item` again stores nothing and returns the first.
+/// An item to append. Appending the same `message_id` and `item` again stores nothing and returns
+/// the first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewDisplayMessage {
+    /// The message that this item belongs to.
     pub message_id: Uuid,
+    /// The place of the item in its message: 0, 1, 2, …
     pub item: i32,
+    /// Who speaks.
     pub role: Role,
+    /// How it is shown.
     pub content_type: ContentType,
+    /// The text that a person reads.
     pub content: String,
+    /// Everything else.
     pub metadata: Map<String, Value>,
+    /// The tool call that this is, or that this is the result of.
     pub tool_call_id: Option<String>,
+    /// How far a tool call has come. A tool call needs one, nothing else has one.
     pub status: Option<ToolStatus>,
 }
 
@@ -63,12 +76,14 @@ impl NewDisplayMessage {
         }
     }
 
+    /// A message that is plain text.
     #[must_use]
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self::new(role, ContentType::Text, text)
     }
 
-    /// A tool call that has not started. `display_text` is what a person reads, for example the tool's name.
+    /// A tool call that has not started. `display_text` is what a person reads, for example the
+    /// tool's name.
     #[must_use]
     pub fn tool_call(call_id: impl Into<String>, display_text: impl Into<String>) -> Self {
         Self {
@@ -78,6 +93,7 @@ impl NewDisplayMessage {
         }
     }
 
+    /// The result of a tool call. `content` is what a person reads.
     #[must_use]
     pub fn tool_result(call_id: impl Into<String>, content: impl Into<String>) -> Self {
         Self {
@@ -86,12 +102,14 @@ impl NewDisplayMessage {
         }
     }
 
+    /// With an id of the caller's own, so that appending it can be repeated.
     #[must_use]
     pub fn message_id(mut self, message_id: Uuid) -> Self {
         self.message_id = message_id;
         self
     }
 
+    /// With everything else that there is to say of it.
     #[must_use]
     pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.metadata = metadata;
@@ -120,9 +138,13 @@ impl NewDisplayMessage {
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum Role {
+    /// The person.
     User,
+    /// The agent.
     Assistant,
+    /// A tool that the agent called.
     Tool,
+    /// The application.
     System,
 }
 
@@ -131,15 +153,25 @@ pub enum Role {
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum ContentType {
+    /// Text, as it was said.
     Text,
+    /// What the agent thought before it answered.
     Thinking,
+    /// A picture.
     Image,
+    /// A file that is kept elsewhere.
     FileReference,
+    /// Data to be laid out, such as a table.
     StructuredData,
+    /// Something that happened.
     Notification,
+    /// Something that went wrong.
     Error,
+    /// A tool that the agent calls.
     ToolCall,
+    /// What a tool answered.
     ToolResult,
+    /// The agent's list of things to do, as it was then.
     TodoSnapshot,
 }
 
@@ -148,17 +180,23 @@ pub enum ContentType {
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum ToolStatus {
+    /// It has not started.
     Pending,
+    /// It is running.
     Executing,
+    /// It has succeeded.
     Completed,
+    /// It has failed.
     Failed,
     /// It waits for a person's decision.
     Interrupted,
+    /// It was given up.
     Cancelled,
 }
 
 impl ToolStatus {
-    /// Whether a call in this status may change to `next`. Repeating a change is allowed; what has ended stays ended.
+    /// Whether a call in this status may change to `next`. Repeating a change is allowed; what has
+    /// ended stays ended.
     #[must_use]
     pub fn may_become(self, next: Self) -> bool {
         match next {
@@ -177,20 +215,25 @@ impl ToolStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HitlDecision {
+    /// The call may run.
     Approved,
+    /// The call may not run.
     Rejected,
 }
 
 /// A page of a conversation's messages. Every page is in the order of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessagePage {
+    /// Where the page is.
     pub from: MessagePosition,
     /// At most [`MessagePage::MAX_LIMIT`].
     pub limit: u32,
 }
 
 impl MessagePage {
+    /// How many there are on a page if nothing is said.
     pub const DEFAULT_LIMIT: u32 = 100;
+    /// How many there are on a page at most.
     pub const MAX_LIMIT: u32 = 1000;
 
     /// The beginning of the conversation.
@@ -217,6 +260,7 @@ impl MessagePage {
         Self::at(MessagePosition::Before(sequence))
     }
 
+    /// With at most this many messages.
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
@@ -237,12 +281,16 @@ impl Default for MessagePage {
     }
 }
 
-/// Where a page of messages starts.
+/// Where a page of messages is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessagePosition {
+    /// At the beginning of the conversation.
     First,
+    /// At its end, with the newest messages.
     Last,
+    /// Behind the message with this sequence.
     After(i64),
+    /// In front of the message with this sequence.
     Before(i64),
 }

@@ -11,12 +11,13 @@ use super::{
 };
 
 impl {{ w.context }} {
-    /// Appends an item to what a person sees. Repeating the call with the same message id and item stores nothing and
-    /// returns what the first one stored.
+    /// Appends an item to what a person sees. Repeating the call with the same message id and item
+    /// stores nothing and returns what the first one stored.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the caller has no such conversation, [`Error::Invalid`] if the message contradicts itself.
+    /// [`Error::NotFound`] if the caller has no such conversation, [`Error::Invalid`] if the
+    /// message contradicts itself.
     pub async fn append_display_message(
         &self,
         scope: &impl OwnerScope,
@@ -30,8 +31,8 @@ impl {{ w.context }} {
             RETURNING next_sequence - 1"#;
         const INSERT: &str = r#"
             INSERT INTO {{ w.display_messages }}
-                ({{ w.owner_first }}conversation_id, sequence, message_id, item, role, content_type, content, metadata,
-                 tool_call_id, status, inserted_at)
+                ({{ w.owner_first }}conversation_id, sequence, message_id, item, role, content_type,
+                 content, metadata, tool_call_id, status, inserted_at)
             VALUES ({{ w.owner_value }}$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
             ON CONFLICT ({{ w.owner_first }}conversation_id, message_id, item) DO NOTHING
             RETURNING *"#;
@@ -95,7 +96,8 @@ impl {{ w.context }} {
         conversation_id: Uuid,
         page: MessagePage,
     ) -> Result<Vec<DisplayMessage>> {
-        // The conversation is on the left, so that one without messages is told from one that is not there.
+        // The conversation is on the left, so that one without messages is told from one that is
+        // not there.
         const FORWARD: &str = r#"
             SELECT m.* FROM {{ w.conversations }} c
             LEFT JOIN (
@@ -140,8 +142,8 @@ impl {{ w.context }} {
         Ok(messages)
     }
 
-    /// Deletes what a person sees and leaves the conversation and its agent's state. Sequences go on where they were.
-    /// Returns how many messages there were.
+    /// Deletes what a person sees and leaves the conversation and its agent's state. Sequences go
+    /// on where they were. Returns how many messages there were.
     ///
     /// # Errors
     ///
@@ -169,11 +171,12 @@ impl {{ w.context }} {
         .await
     }
 
-    /// The caller's messages that contain a text, in whatever case, newest first. `%` and `_` stand for themselves.
+    /// The caller's messages that contain a text, in whatever case, newest first. Wildcards
+    /// stand for themselves.
     ///
     /// # Errors
     ///
-    /// [`Error::Database`] if the database fails.
+    /// [`Error::Invalid`] if the text is too long to search for.
     pub async fn search_messages(
         &self,
         scope: &impl OwnerScope,
@@ -182,42 +185,44 @@ impl {{ w.context }} {
     ) -> Result<Vec<DisplayMessage>> {
         const SEARCH: &str = r#"
             SELECT * FROM {{ w.display_messages }}
-            WHERE {{ w.owner_and }}content LIKE $1 ESCAPE '\'
+            WHERE {{ w.owner_and }}content GLOB $1
             ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $2"#;
+        // SQLite refuses longer ones.
+        const LONGEST_PATTERN: usize = 50_000;
 
         {{ w.take_owner }}
-        let text = clean_text(text);
-        let limit = limit.min(MessagePage::MAX_LIMIT);
-        // LIKE folds the case of ASCII letters only. Other letters match anything there and are compared here.
-        let folded = text.to_lowercase();
-        let exact = text.chars().all(|c| c.is_ascii() || !has_case(c));
-        let mut found: Vec<DisplayMessage> = sqlx::query_as(SEARCH){{ w.bind_owner }}
-            .bind(like_pattern(&text))
-            .bind(if exact { i64::from(limit) } else { i64::MAX })
+        let pattern = glob_pattern(&clean_text(text));
+        if pattern.len() > LONGEST_PATTERN {
+            return Err(Error::Invalid("the text to search for is too long".into()));
+        }
+        let found = sqlx::query_as(SEARCH){{ w.bind_owner }}
+            .bind(pattern)
+            .bind(limit.min(MessagePage::MAX_LIMIT))
             .fetch_all(&self.pool)
             .await?;
-        if !exact {
-            found.retain(|message| message.content.to_lowercase().contains(&folded));
-            found.truncate(limit as usize);
-        }
         Ok(found)
     }
 }
 
-/// A pattern for LIKE that finds at least every text that contains `text` in whatever case.
-fn like_pattern(text: &str) -> String {
-    let mut pattern = String::from("%");
+/// A pattern that finds a text in whatever case. LIKE knows the case of ASCII letters only, so every
+/// letter becomes a class of its cases.
+fn glob_pattern(text: &str) -> String {
+    let mut pattern = String::from("*");
     for c in text.chars() {
-        match c {
-            '%' | '_' | '\\' => pattern.extend(['\\', c]),
-            _ if !c.is_ascii() && has_case(c) => pattern.push('%'),
-            _ => pattern.push(c),
+        let mut cases = String::from(c);
+        for other in [c.to_lowercase().to_string(), c.to_uppercase().to_string()] {
+            if other.chars().count() == 1 && !cases.contains(&other) {
+                cases += &other;
+            }
+        }
+        if cases.chars().count() > 1 || matches!(c, '*' | '?' | '[') {
+            pattern.push('[');
+            pattern.push_str(&cases);
+            pattern.push(']');
+        } else {
+            pattern.push(c);
         }
     }
-    pattern.push('%');
+    pattern.push('*');
     pattern
-}
-
-fn has_case(c: char) -> bool {
-    !c.to_lowercase().eq([c]) || !c.to_uppercase().eq([c])
 }

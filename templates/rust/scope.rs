@@ -1,18 +1,20 @@
-{% match w.owner %}
-{% when Some(owner) %}
+{%- match w.owner %}
+{%- when Some(owner) %}
 //! Whose conversations: how the owner is read from [`{{ w.scope_name }}`].
 
 use serde_json::{Value, json};
-{% if owner.uses_uuid %}
+{%- if owner.uses_uuid %}
 use uuid::Uuid;
-{% endif %}
+{%- endif %}
 
 use super::{{ owner.super_imports }};
-{% if let Some(import) = w.scope_import %}
+{%- if let Some(import) = w.scope_import %}
 use {{ import }};
-{% endif %}
+{%- endif %}
 
-/// The {{ owner.link }} that owns a conversation. Every statement carries it, and only a scope makes one.
+/// The {{ owner.link }} that owns a conversation.
+///
+/// Every statement carries it, and only a scope makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     {{ owner.field }}: {{ owner.rust_type }},
@@ -36,15 +38,15 @@ pub trait OwnerScope {
     ///
     /// # Errors
     ///
-    /// [`Error::NoOwner`](super::Error::NoOwner) if the caller acts for no {{ owner.noun }}.
+    /// [`NoOwner`](super::Error::NoOwner) if the caller acts for no {{ owner.noun }}.
     fn owner(&self) -> Result<Owner>;
 }
 
 impl OwnerScope for {{ w.scope_name }} {
     fn owner(&self) -> Result<Owner> {
-        {% for line in owner.read %}
+{%- for line in owner.read %}
         {{ line }}
-        {% endfor %}
+{%- endfor %}
         Ok(Owner { {{ owner.read_field }} })
     }
 }
@@ -55,7 +57,7 @@ impl OwnerScope for Owner {
         Ok(self.clone())
     }
 }
-{% if w.tests %}
+{%- if w.tests %}
 
 #[cfg(test)]
 impl Owner {
@@ -63,16 +65,16 @@ impl Owner {
         Self { {{ owner.test_field }} }
     }
 }
-{% endif %}
-{% when None %}
+{%- endif %}
+{%- when None %}
 //! Who may reach conversations: here everyone who has a [`{{ w.scope_name }}`].
 
 use serde_json::{Value, json};
 
 use super::Result;
-{% if let Some(import) = w.scope_import %}
+{%- if let Some(import) = w.scope_import %}
 use {{ import }};
-{% endif %}
+{%- endif %}
 
 /// The owner of every conversation: the application itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,4 +109,4 @@ impl OwnerScope for Owner {
         Ok(Owner)
     }
 }
-{% endmatch %}
+{%- endmatch %}

@@ -16,8 +16,9 @@ impl {{ w.context }} {
     ///
     /// # Errors
     ///
-    /// For this and the other changes of a tool call: [`Error::NotFound`] if the caller has no such conversation or it has
-    /// no such call, [`Error::Invalid`] if the call [may not change](ToolStatus::may_become) so.
+    /// For this and the other changes of a tool call: [`Error::NotFound`] if the caller has no such
+    /// conversation or it has no such call, [`Error::Invalid`] if the call [may not
+    /// change](ToolStatus::may_become) so.
     pub async fn mark_tool_executing(
         &self,
         scope: &impl OwnerScope,
@@ -63,7 +64,8 @@ impl {{ w.context }} {
             .await
     }
 
-    /// A tool call waits for a person's decision. `metadata` is merged into the call's metadata, for example the question.
+    /// A tool call waits for a person's decision. `metadata` is merged into the call's metadata,
+    /// for example the question.
     ///
     /// # Errors
     ///
@@ -96,7 +98,8 @@ impl {{ w.context }} {
             .await
     }
 
-    /// Notes a person's decision as `hitl_decision` in the metadata of the tool call, and of its result if there is one.
+    /// Notes a person's decision as `hitl_decision` in the metadata of the tool call, and of its
+    /// result if there is one.
     ///
     /// # Errors
     ///
@@ -150,11 +153,13 @@ impl {{ w.context }} {
         .await
     }
 
-    /// Puts the real result in the place of a tool result that stood for an interrupt (`is_interrupt` in its metadata).
+    /// Puts the real result in the place of a tool result that stood for an interrupt
+    /// (`is_interrupt` in its metadata).
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the caller has no such conversation, or the newest result of the call is no interrupt.
+    /// [`Error::NotFound`] if the caller has no such conversation, or the newest result of the call
+    /// is no interrupt.
     pub async fn resolve_interrupted_tool_result(
         &self,
         scope: &impl OwnerScope,
