@@ -29,6 +29,11 @@ impl Host {
         Self { _directory: Some(directory), root }
     }
 
+    /// A directory of somebody else's, which stays.
+    pub fn at(root: PathBuf) -> Self {
+        Self { _directory: None, root }
+    }
+
     /// A package `my_app` with an empty library.
     pub fn library() -> Self {
         Self::empty().file("Cargo.toml", &manifest("my_app", "2024", "")).file("src/lib.rs", "")

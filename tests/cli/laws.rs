@@ -1,0 +1,191 @@
+//! Laws that hold for whatever options somebody thinks of. What is accepted is Rust that parses and is formatted, and
+//! generating it twice changes nothing; what is refused is refused with a reason and a remedy, and leaves no trace.
+
+use std::process::Command;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, FileFailurePersistence};
+
+use crate::support::{Host, Run, manifest};
+use crate::transcript::everything;
+
+proptest! {
+    // Each case runs the program three times, and rustfmt.
+    #![proptest_config(Config {
+        cases: 32,
+        max_shrink_iters: 64,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
+        ..Config::default()
+    })]
+
+    #[test]
+    fn what_is_accepted_is_good_and_what_is_refused_leaves_no_trace(case in case()) {
+        let host = case.host();
+        let before = everything(&host);
+        let args: Vec<_> = case.args.iter().map(String::as_str).collect();
+        let run = host.sagents_in(".", &args);
+        if run.code != 0 {
+            prop_assert!([2, 5].contains(&run.code), "{run:?}");
+            prop_assert!(run.stderr.starts_with("error: ") && run.stderr.contains("\nhelp: "), "{}", run.stderr);
+            prop_assert_eq!(everything(&host), before);
+            return Ok(());
+        }
+        for (path, bytes) in sources(&host) {
+            let parsed = syn::parse_file(&String::from_utf8(bytes).unwrap());
+            prop_assert!(parsed.is_ok(), "{path}: {}", parsed.unwrap_err());
+        }
+        prop_assert_eq!(case.rustfmt(&host), "");
+        let generated = everything(&host);
+        let again = host.sagents_in(".", &args);
+        prop_assert!(again.stdout.starts_with("Up to date: "), "{again:?}");
+        prop_assert_eq!(everything(&host), generated);
+    }
+}
+
+/// A host, and a command line for it.
+#[derive(Debug)]
+struct Case {
+    edition: &'static str,
+    binary: bool,
+    mod_rs: bool,
+    crlf: bool,
+    migration: &'static str,
+    accounts: Option<&'static str>,
+    args: Vec<String>,
+}
+
+impl Case {
+    fn host(&self) -> Host {
+        let mut host = if self.binary { Host::binary() } else { Host::library() };
+        host = host
+            .file("Cargo.toml", &manifest("my_app", self.edition, ""))
+            .file("migrations/0001_first.sql", self.migration);
+        let mut modules = String::new();
+        if let Some(accounts) = self.accounts {
+            host = host.file("src/accounts.rs", accounts);
+            modules += "mod accounts;\n";
+        }
+        if self.mod_rs {
+            host = host.file("src/util/mod.rs", "//! Odds and ends.\n");
+            modules += "mod util;\n";
+        }
+        let root = format!("//! The host.\n\n{modules}\n{}", host.read(self.root()));
+        let root = format!("{}\n", root.trim_end().replace("\n\n\n", "\n\n"));
+        let root = if self.crlf { root.replace('\n', "\r\n") } else { root };
+        host.file(self.root(), &root)
+    }
+
+    fn root(&self) -> &'static str {
+        if self.binary { "src/main.rs" } else { "src/lib.rs" }
+    }
+
+    /// What rustfmt would change in the host.
+    fn rustfmt(&self, host: &Host) -> String {
+        let sources = sources(host).into_iter().map(|(path, _)| path);
+        let mut command = Command::new("rustfmt");
+        Run::of(command.args(["--edition", self.edition, "--check"]).args(sources).current_dir(host.root())).stdout
+    }
+}
+
+fn sources(host: &Host) -> Vec<(String, Vec<u8>)> {
+    host.files().into_iter().filter(|(path, _)| path.starts_with("src/")).collect()
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let host = (select(&["2021", "2024"][..]), any::<bool>(), any::<bool>(), any::<bool>(), migration(), accounts());
+    (host, args()).prop_map(|((edition, binary, mod_rs, crlf, migration, accounts), args)| Case {
+        edition,
+        binary,
+        mod_rs,
+        crlf,
+        migration,
+        accounts,
+        args,
+    })
+}
+
+fn migration() -> impl Strategy<Value = &'static str> {
+    select(
+        &[
+            "",
+            "CREATE TABLE users (id INTEGER PRIMARY KEY);\n",
+            "CREATE TABLE \"user\" (user_id UUID PRIMARY KEY);\n",
+            "CREATE TABLE teams (id TEXT PRIMARY KEY);\nCREATE TABLE orgs (a INT, b INT, PRIMARY KEY (a, b));\n",
+            "CREATE TABLE companies (id DECIMAL PRIMARY KEY);\nCREATE TABLE conversations (id INTEGER PRIMARY KEY);\n",
+        ][..],
+    )
+}
+
+fn accounts() -> impl Strategy<Value = Option<&'static str>> {
+    select(
+        &[
+            None,
+            None,
+            Some("//! Accounts.\n"),
+            Some("//! Accounts.\n"),
+            Some("pub struct Scope {\n    pub user_id: i64,\n    pub team_id: Option<String>,\n}\n"),
+            Some(
+                "pub struct User {\n    pub id: uuid::Uuid,\n}\n\npub struct Scope {\n    pub user: Option<User>,\n}\n",
+            ),
+            Some("pub enum Scope {\n    Nobody,\n}\n"),
+        ][..],
+    )
+}
+
+fn args() -> impl Strategy<Value = Vec<String>> {
+    let scope = select(&["accounts::Scope", "MyApp.Accounts.Scope", "crate::Scope", "crate::chat::Session"][..]);
+    let flags = (
+        flag("--owner-type", select(&["user", "team", "org", "none", "company", "agent_run"][..])),
+        flag("--owner-field", name(2)),
+        flag("--owner-id", select(&["i64", "uuid", "text"][..])),
+        flag("--owner-table", select(&["none", "users", "People", "odd name"][..])),
+        flag("--table-prefix", prefix()),
+        proptest::option::weighted(0.2, Just("--no-tests".to_owned())),
+        proptest::option::weighted(0.2, Just("--no-wire".to_owned())),
+    );
+    (context(), scope, flags).prop_map(|(context, scope, (a, b, c, d, e, f, g))| {
+        let mut args = ["gen", "persistence", &context, "--scope", scope].map(str::to_owned).to_vec();
+        args.extend([a, b, c, d, e, f, g].into_iter().flatten());
+        args
+    })
+}
+
+fn flag(
+    name: &'static str,
+    value: impl Strategy<Value = impl ToString + std::fmt::Debug> + 'static,
+) -> BoxedStrategy<Option<String>> {
+    proptest::option::weighted(0.3, value.prop_map(move |value| format!("{name}={}", value.to_string()))).boxed()
+}
+
+/// Mostly a plain name; now and then one that means something else.
+fn name(parts: usize) -> impl Strategy<Value = String> {
+    let odd = select(&["id", "type", "self", "title", "scope", "x", "conversation", "r2d2", "a__b", "user_"][..]);
+    let part = proptest::string::string_regex("[a-z][a-z0-9]{0,7}").unwrap();
+    let plain = proptest::collection::vec(part, 1..=parts).prop_map(|parts| parts.join("_"));
+    prop_oneof![12 => plain, 1 => odd.prop_map(str::to_owned)]
+}
+
+fn context() -> impl Strategy<Value = String> {
+    let segments = proptest::collection::vec(name(2), 1..=3);
+    (segments, select(&["", "crate::", "my_app::", "MyApp.", "MyApp.", "MyApp.", "Other."][..])).prop_map(
+        |(segments, root)| {
+            if root.ends_with('.') {
+                let camel = |name: &String| name.split('_').map(capitalised).collect::<String>();
+                format!("{root}{}", segments.iter().map(camel).collect::<Vec<_>>().join("."))
+            } else {
+                format!("{root}{}", segments.join("::"))
+            }
+        },
+    )
+}
+
+fn capitalised(word: &str) -> String {
+    let mut chars = word.chars();
+    chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
+}
+
+fn prefix() -> impl Strategy<Value = String> {
+    let regex = |regex| proptest::string::string_regex(regex).unwrap();
+    prop_oneof![6 => regex("[a-z_]{0,6}_?"), 1 => regex("[A-Z-]{1,3}|[a-z]{34,40}")]
+}

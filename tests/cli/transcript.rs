@@ -1,0 +1,88 @@
+//! Command lines and what came of them, as text that a snapshot holds.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Host, Run, sagents};
+
+/// The answers to command lines that must fail and change nothing.
+pub fn refusals(host: &Host, lines: &[&str]) -> String {
+    lines.iter().map(|line| refusal(host, line)).collect::<Vec<_>>().join("\n")
+}
+
+/// The answer to a command line that must fail and change nothing.
+pub fn refusal(host: &Host, line: &str) -> String {
+    refusal_of(host, line, &mut sagents())
+}
+
+/// As [`refusal`], by a program that was prepared.
+pub fn refusal_of(host: &Host, line: &str, program: &mut Command) -> String {
+    let before = everything(host);
+    let run = Run::of(program.args(words(line)).current_dir(host.root()));
+    assert_eq!(everything(host), before, "{line} changed something");
+    assert_eq!(run.stdout, "", "{line}");
+    format!("$ {line}\n{}exit {}\n", anonymous(host, &run.stderr), run.code)
+}
+
+/// A text without the directory that the host happens to be in, and without the time.
+pub fn anonymous(host: &Host, text: &str) -> String {
+    let text = text.replace(host.root().to_str().unwrap(), "[host]");
+    let text = text.replace(outside(host).to_str().unwrap(), "[outside]");
+    text.split_inclusive(['/', '\n'])
+        .map(|part| match part.split_once("_create_") {
+            Some((version, rest)) if version.len() == 14 => format!("[version]_create_{rest}"),
+            _ => part.to_owned(),
+        })
+        .collect()
+}
+
+/// The directory that the host's is in. It belongs to the test, too.
+pub fn outside(host: &Host) -> &Path {
+    host.root().parent().unwrap()
+}
+
+/// Whatever is in the host and around it: the bytes of files, the targets of links, and directories.
+pub fn everything(host: &Host) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut open = vec![outside(host).to_owned()];
+    while let Some(path) = open.pop() {
+        let bytes = if path.is_symlink() {
+            fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+        } else if path.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            Vec::new()
+        } else {
+            fs::read(&path).unwrap()
+        };
+        all.insert(path, bytes);
+    }
+    all
+}
+
+/// The words of a command line; `'…'` holds spaces, or nothing.
+pub fn words(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut in_word = false;
+    for (index, part) in line.split('\'').enumerate() {
+        let is_quoted = index % 2 == 1;
+        for (index, piece) in part.split(' ').enumerate() {
+            in_word &= is_quoted || index == 0;
+            if !in_word && (is_quoted || !piece.is_empty()) {
+                words.push(String::new());
+                in_word = true;
+            }
+            match words.last_mut() {
+                Some(word) if in_word => {
+                    if is_quoted && index > 0 {
+                        word.push(' ');
+                    }
+                    word.push_str(piece);
+                }
+                _ => {}
+            }
+        }
+    }
+    words
+}
