@@ -1,4 +1,263 @@
-//! Hosts that are compiled and linted, and whose generated tests run, on real databases.
+//! Hosts that are compiled and linted, and whose generated tests run, on a real database.
+//!
+//! Compiling is what takes the time here. So there are few workspaces with many contexts, they have one target directory
+//! and stand at the same place in every run, and one is compiled after the other.
 
 #[path = "../support/mod.rs"]
 mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use support::{FULL, Host, Run, manifest};
+
+#[test]
+fn a_new_package_passes_its_tests_and_runs_without_an_edit() {
+    let compiled = Compiled::new("init");
+    let host = &compiled.host;
+    host.generate("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init");
+    assert!(host.read("Cargo.toml").contains("name = \"my_app\""));
+    compiled.prove();
+
+    let shown = |run: Run| run.stdout.lines().filter(|line| line.contains("A first conversation")).count();
+    let first = compiled.cargo("run --quiet");
+    for line in [
+        "opened sqlite:my_app.db and ran its migrations",
+        "  0 User: What is the capital of France?",
+        "  1 Assistant: Paris.",
+    ] {
+        assert!(first.stdout.lines().any(|printed| printed == line), "{line}\n{}", first.stdout);
+    }
+    assert_eq!((shown(first), shown(compiled.cargo("run --quiet"))), (1, 2), "the second run finds the first one's");
+}
+
+#[test]
+fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
+    let compiled = Compiled::new("new");
+    let host = &compiled.host;
+    host.write("Cargo.toml", include_str!("hosts/new.toml"));
+    host.write("my_app/Cargo.toml", &manifest("my_app", "2024", ""));
+    host.write("my_app/src/lib.rs", "//! An application.\n\n#![deny(missing_docs)]\n\npub mod accounts;\n");
+    host.write("my_app/src/accounts.rs", include_str!("hosts/accounts.rs"));
+    // It inherits its edition and sqlx, without the default features.
+    host.write("member/Cargo.toml", include_str!("hosts/member.toml"));
+    host.write("member/src/lib.rs", "");
+    host.write("identity/Cargo.toml", &manifest("identity", "2024", ""));
+    host.write("identity/src/lib.rs", include_str!("hosts/identity.rs"));
+    write_matrix(host);
+
+    compiled.generate("my_app", FULL);
+    let scope = host.read("my_app/src/conversations/scope.rs");
+    assert!(scope.contains("user_id: self.user.id"), "{scope}");
+    compiled.generate(
+        ".",
+        "gen persistence conversations --path member --scope Member.Caller --owner-type team --owner-id uuid",
+    );
+    for (context, expected) in MATRIX {
+        compiled.generate("matrix", &format!("gen persistence {context}"));
+        let path = context.split_whitespace().next().unwrap().replace("Matrix.Conversations", "conversations");
+        let path = path.trim_start_matches("crate::").replace("::", "/");
+        let scope = host.read(&format!("matrix/src/{path}/scope.rs"));
+        assert!(scope.contains(expected), "{context}\n{scope}");
+    }
+
+    compiled.prove();
+    compiled.cargo("doc --workspace --no-deps");
+    compiled.cargo("doc --workspace --no-deps --document-private-items");
+    // Alone it has none of the features that other members ask for.
+    compiled.cargo("clippy --package member --all-targets -- -D warnings -W clippy::pedantic");
+}
+
+/// Every kind of owner, key, scope, prefix and place, each as a context of one library, with what reads its owner.
+const MATRIX: &[(&str, &str)] = &[
+    ("Matrix.Conversations --scope Matrix.Scopes.Scope", "self.user.id"),
+    (
+        "crate::chat::conversations --scope matrix::scopes::AccountScope --owner-type account --table-prefix my_app_ai_",
+        "self.account_id.clone().ok_or(Error::NoOwner)?",
+    ),
+    ("team_chats --scope crate::scopes::TeamScope --owner-type team --table-prefix team_", "self.team_id()"),
+    ("org_chats --scope crate::scopes::OrgScope --owner-type org --table-prefix org_", "self.org_id().to_string()"),
+    ("notes --scope crate::scopes::Scope --owner-type none --table-prefix=", "Ok(Owner)"),
+    (
+        "company_chats --scope crate::scopes::CompanyScope --owner-type company --table-prefix company_",
+        "i64::from(self.company_id)",
+    ),
+    (
+        "logins --scope crate::scopes::Session --owner-table user --table-prefix login_",
+        "self.current_user.as_ref().ok_or(Error::NoOwner)?",
+    ),
+    (
+        "devices --scope crate::scopes::DeviceScope --owner-type device --owner-id uuid --table-prefix device_",
+        "self.device_id",
+    ),
+    (
+        "guests --scope crate::scopes::GuestScope --owner-type guest --owner-table none --table-prefix guest_",
+        "*guest.id()",
+    ),
+    (
+        "tenants --scope crate::scopes::Owner --owner-type tenant --table-prefix tenant_",
+        "impl OwnerScope for crate::scopes::Owner",
+    ),
+    (
+        "visitors --scope identity::Caller --owner-type visitor --scope-owner visitor_id() --table-prefix visitor_",
+        "use identity::Caller;",
+    ),
+    ("clients --scope crate::scopes::ClientScope --owner-type client --table-prefix client_", "self.client_id()"),
+];
+
+/// The library for them, with tests of its own beside the generated ones.
+fn write_matrix(host: &Host) {
+    for (path, text) in [
+        ("Cargo.toml", include_str!("hosts/matrix.toml")),
+        ("src/lib.rs", "pub mod scopes;\n"),
+        ("src/scopes.rs", include_str!("hosts/scopes.rs")),
+        ("migrations/0001_owners.up.sql", include_str!("hosts/owners.up.sql")),
+        ("migrations/0001_owners.down.sql", include_str!("hosts/owners.down.sql")),
+        ("migrations/0002_odd.up.sql", include_str!("hosts/odd.up.sql")),
+        ("migrations/0002_odd.down.sql", include_str!("hosts/odd.down.sql")),
+        ("tests/concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
+        ("tests/migrations.rs", include_str!("hosts/tests/migrations.rs")),
+    ] {
+        host.write(&format!("matrix/{path}"), text);
+    }
+    for (name, owners) in [
+        ("devices", include_str!("hosts/tests/devices.rs")),
+        ("everyone", include_str!("hosts/tests/everyone.rs")),
+        ("users", include_str!("hosts/tests/users.rs")),
+    ] {
+        let text = include_str!("hosts/tests/tenants.rs").replace("// {{ owners }}\n", owners);
+        host.write(&format!("matrix/tests/tenants_{name}.rs"), &text);
+    }
+}
+
+#[test]
+fn hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
+    let compiled = Compiled::new("old hosts");
+    let host = &compiled.host;
+    host.write("Cargo.toml", "[workspace]\nresolver = \"2\"\nmembers = [\"binary\", \"private\", \"renamed\"]\n");
+    write_binary(host);
+    write_private(host);
+    let db = "\n[dependencies]\ndb = { package = \"sqlx\", version = \"0.8.4\", default-features = false }\n";
+    host.write("renamed/Cargo.toml", &manifest("renamed", "2021", db));
+    host.write("renamed/src/lib.rs", "");
+
+    compiled.generate("binary", "gen persistence Binary.Conversations --scope Binary.Accounts.Scope.Scope");
+    assert!(host.exists("binary/src/conversations/mod.rs"));
+    assert!(host.read("binary/src/conversations/tests.rs").contains(r#"CREATE TABLE "user" ("user_id" BLOB"#));
+    compiled.generate(
+        "binary",
+        "gen persistence archive --scope crate::accounts::scope::Scope --owner-type none --table-prefix archive_ \
+         --no-tests",
+    );
+    compiled.generate(
+        "private",
+        "gen persistence Private.Chat.Conversations --scope Private.Accounts.Caller --scope-owner 0",
+    );
+    compiled.generate(
+        "renamed",
+        "gen persistence conversations --scope Renamed.Accounts.Scope --owner-type account --owner-id text",
+    );
+
+    compiled.prove();
+}
+
+/// Only a binary, with `mod.rs` files, lines that end as on Windows, and an owner's table whose name is a keyword.
+fn write_binary(host: &Host) {
+    let dependencies = "\n[dependencies]\nsqlx = \"0.8\"\nuuid = \"1\"\n";
+    for (path, text) in [
+        ("Cargo.toml", manifest("binary", "2021", dependencies).as_str()),
+        ("src/main.rs", "mod accounts;\n\nfn main() {\n    println!(\"{}\", accounts::NAME);\n}\n"),
+        ("src/accounts/mod.rs", "pub mod scope;\n\npub const NAME: &str = \"accounts\";\n"),
+        ("src/accounts/scope.rs", "use uuid::Uuid;\n\npub struct Scope {\n    pub user_id: Option<Uuid>,\n}\n"),
+        (
+            "migrations/20240101000000_users.sql",
+            "CREATE TABLE \"user\" (user_id UUID NOT NULL PRIMARY KEY, email TEXT);\n",
+        ),
+    ] {
+        host.write(&format!("binary/{path}"), &text.replace('\n', "\r\n"));
+    }
+}
+
+/// A library and a binary; the context gets into a module that no other crate sees.
+fn write_private(host: &Host) {
+    for (path, text) in [
+        ("Cargo.toml", manifest("private", "2021", "\n[dependencies]\nsqlx = { version = \"0.8\" }\n").as_str()),
+        (
+            "src/lib.rs",
+            "//! A library\n//! of an earlier time.\n#![forbid(unsafe_code)]\n#![deny(missing_docs)]\n\n\
+             pub mod accounts;\nmod chat;\n",
+        ),
+        ("src/main.rs", "//! Its binary.\n\nfn main() {}\n"),
+        ("src/chat.rs", "//! For this crate only.\n"),
+        ("src/accounts.rs", "//! Who is asking.\n\n/// A caller.\npub struct Caller(pub i64);\n"),
+    ] {
+        host.write(&format!("private/{path}"), text);
+    }
+}
+
+/// A host at a fixed place. While it is there, no other one is compiled.
+struct Compiled {
+    host: Host,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Compiled {
+    /// A directory with nothing but the Cargo.lock of the last run, so that cargo finds its dependencies compiled.
+    fn new(name: &str) -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = directory().join("hosts");
+        let root = hosts.join(name);
+        let lock = fs::read(root.join("Cargo.lock"));
+        if root.exists() {
+            fs::remove_dir_all(&root).unwrap();
+        }
+        fs::create_dir_all(&root).unwrap();
+        // This repository's own settings are not the hosts'.
+        fs::write(hosts.join("rustfmt.toml"), "").unwrap();
+        if let Ok(lock) = lock {
+            fs::write(root.join("Cargo.lock"), lock).unwrap();
+        }
+        Self { host: Host::at(root), _turn: turn }
+    }
+
+    /// Runs `sagents` in a directory below the host; it must succeed.
+    fn generate(&self, directory: &str, args: &str) {
+        let run = self.host.sagents_in(directory, &args.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(run.code, 0, "{args}\n{}{}", run.stdout, run.stderr);
+    }
+
+    /// The host is formatted, without a warning, and passes its tests.
+    fn prove(&self) {
+        self.cargo("fmt --all --check");
+        self.cargo("clippy --workspace --all-targets -- -D warnings -W clippy::pedantic");
+        self.cargo("test --workspace");
+    }
+
+    /// Runs cargo in the host; it must succeed.
+    fn cargo(&self, args: &str) -> Run {
+        let mut command = Command::new("cargo");
+        command.args(args.split_whitespace()).current_dir(self.host.root());
+        for variable in ["CARGO_ENCODED_RUSTFLAGS", "DATABASE_URL", "RUSTFLAGS", "RUSTFMT"] {
+            command.env_remove(variable);
+        }
+        let run = Run::of(
+            command
+                .env("CARGO_TARGET_DIR", directory().join("target"))
+                .env("CARGO_PROFILE_DEV_DEBUG", "0")
+                .env("CARGO_INCREMENTAL", "0")
+                .env("CARGO_TERM_COLOR", "never")
+                .env("RUSTDOCFLAGS", "-D warnings"),
+        );
+        assert_eq!(run.code, 0, "cargo {args}, in {}\n{}{}", self.host.root().display(), run.stdout, run.stderr);
+        run
+    }
+}
+
+/// Where hosts stand and are compiled; cargo keeps it between runs.
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled")
+}

@@ -1,0 +1,3 @@
+DROP TRIGGER users_are_named;
+DROP TABLE help;
+PRAGMA user_version = 0;

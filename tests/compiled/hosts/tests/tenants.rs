@@ -1,0 +1,755 @@
+//! Random calls of several owners, made to the context and to a simple model in memory. Every answer equals the model's,
+//! and after every call everything that any owner can see does. All owners use the same few ids, so most calls name
+//! what belongs to somebody else.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use chrono::{DateTime, Utc};
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::Config;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+// The context under test: an alias `layer` for its module, and what differs between owners.
+// {{ owners }}
+
+use layer::{
+    Change, ContentType, ConversationChanges, ConversationCursor, ConversationOrder,
+    DisplayMessage, Error, HitlDecision, ListConversations, MessagePage, MessagePosition,
+    NewConversation, NewDisplayMessage, Role, ToolStatus,
+};
+
+const OWNERS: usize = 3;
+const CONVERSATIONS: usize = 4;
+const MESSAGES: usize = 5;
+
+proptest! {
+    #![proptest_config(Config { failure_persistence: None, ..Config::with_cases(64) })]
+
+    #[test]
+    fn every_answer_equals_the_models(steps in prop::collection::vec(step(), 1..60)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(run(&steps));
+    }
+}
+
+/// One call of one owner.
+#[derive(Debug, Clone)]
+struct Step {
+    owner: usize,
+    /// Which of the ids that all owners use.
+    conversation: usize,
+    call: Call,
+}
+
+#[derive(Debug, Clone)]
+enum Call {
+    Create(Option<String>, Map<String, Value>),
+    Get,
+    Update(Change<Option<String>>, Change<Map<String, Value>>),
+    Delete,
+    /// After the conversation of this step, whoever has it, or from the start.
+    List(ConversationOrder, u32, bool),
+    Append(Draft),
+    Load(MessagePosition, u32),
+    Clear,
+    Search(String, u32),
+    ChangeTool(String, ToolStatus, Map<String, Value>),
+    Decide(String, HitlDecision),
+    Resolve(String, String),
+    /// Everything that is older than the conversation of this step.
+    Housekeep,
+}
+
+/// A message to append, which need not make sense.
+#[derive(Debug, Clone)]
+struct Draft {
+    message: usize,
+    item: i32,
+    content_type: ContentType,
+    content: String,
+    metadata: Map<String, Value>,
+    tool_call_id: Option<String>,
+    status: Option<ToolStatus>,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    (0..OWNERS, 0..CONVERSATIONS, call()).prop_map(|(owner, conversation, call)| Step {
+        owner,
+        conversation,
+        call,
+    })
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let to_title = prop_oneof![
+        Just(Change::Keep),
+        prop::option::of(text()).prop_map(Change::To)
+    ];
+    let to_metadata = prop_oneof![Just(Change::Keep), metadata().prop_map(Change::To)];
+    let order = select(vec![
+        ConversationOrder::UpdatedDesc,
+        ConversationOrder::UpdatedAsc,
+        ConversationOrder::CreatedDesc,
+        ConversationOrder::CreatedAsc,
+    ]);
+    let position = prop_oneof![
+        Just(MessagePosition::First),
+        Just(MessagePosition::Last),
+        (-1..8_i64).prop_map(MessagePosition::After),
+        (-1..8_i64).prop_map(MessagePosition::Before),
+    ];
+    let target = select(vec![
+        ToolStatus::Executing,
+        ToolStatus::Completed,
+        ToolStatus::Failed,
+        ToolStatus::Interrupted,
+        ToolStatus::Cancelled,
+    ]);
+    let decision = select(vec![HitlDecision::Approved, HitlDecision::Rejected]);
+    prop_oneof![
+        6 => (prop::option::of(text()), metadata()).prop_map(|(title, metadata)| Call::Create(title, metadata)),
+        2 => Just(Call::Get),
+        2 => (to_title, to_metadata).prop_map(|(title, metadata)| Call::Update(title, metadata)),
+        1 => Just(Call::Delete),
+        4 => (order, limit(), any::<bool>()).prop_map(|(order, limit, after)| Call::List(order, limit, after)),
+        16 => draft().prop_map(Call::Append),
+        4 => (position, limit()).prop_map(|(position, limit)| Call::Load(position, limit)),
+        1 => Just(Call::Clear),
+        4 => (text(), limit()).prop_map(|(text, limit)| Call::Search(text, limit)),
+        10 => (call_id(), target, metadata()).prop_map(|(id, status, metadata)| Call::ChangeTool(id, status, metadata)),
+        3 => (call_id(), decision).prop_map(|(id, decision)| Call::Decide(id, decision)),
+        4 => (call_id(), text()).prop_map(|(id, content)| Call::Resolve(id, content)),
+        1 => Just(Call::Housekeep),
+    ]
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let plain = select(vec![
+        ContentType::Text,
+        ContentType::Thinking,
+        ContentType::Notification,
+    ]);
+    let statuses = select(vec![
+        ToolStatus::Pending,
+        ToolStatus::Executing,
+        ToolStatus::Interrupted,
+    ]);
+    let kind = prop_oneof![
+        4 => plain.clone().prop_map(|kind| (kind, None, None)),
+        6 => (call_id(), statuses.clone()).prop_map(|(id, status)| (ContentType::ToolCall, Some(id), Some(status))),
+        4 => call_id().prop_map(|id| (ContentType::ToolResult, Some(id), None)),
+        1 => (plain, statuses).prop_map(|(kind, status)| (kind, None, Some(status))),
+        1 => Just((ContentType::ToolCall, None, Some(ToolStatus::Pending))),
+        1 => call_id().prop_map(|id| (ContentType::ToolCall, Some(id), None)),
+    ];
+    let item = prop_oneof![1 => Just(-1), 20 => 0..3];
+    (0..MESSAGES, item, kind, text(), metadata()).prop_map(
+        |(message, item, kind, content, metadata)| Draft {
+            message,
+            item,
+            content_type: kind.0,
+            content,
+            metadata,
+            tool_call_id: kind.1,
+            status: kind.2,
+        },
+    )
+}
+
+/// Few letters, so that texts contain each other: of both cases, wildcards, and what cannot be shown.
+fn text() -> impl Strategy<Value = String> {
+    "[aAüÜ%_\\\\ß日\\x00]{0,4}"
+}
+
+fn metadata() -> impl Strategy<Value = Map<String, Value>> {
+    let value = prop_oneof![
+        Just(json!(true)),
+        Just(json!(null)),
+        any::<i64>().prop_map(|number| json!(number)),
+        text().prop_map(|text| json!({ "nested": [text] })),
+    ];
+    let key = select(vec!["is_interrupt".to_owned(), "a\0".to_owned()]);
+    prop::collection::vec((key, value), 0..3).prop_map(|entries| entries.into_iter().collect())
+}
+
+fn call_id() -> impl Strategy<Value = String> {
+    select(vec!["call_1".to_owned(), "call\0_2".to_owned()])
+}
+
+fn limit() -> impl Strategy<Value = u32> {
+    prop_oneof![0..4_u32, Just(u32::MAX)]
+}
+
+/// Everything that was stored, by space and id.
+#[derive(Default)]
+struct Model {
+    talks: BTreeMap<(usize, Uuid), Talk>,
+}
+
+struct Talk {
+    title: Option<String>,
+    metadata: Map<String, Value>,
+    inserted_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+    /// It was written to at a time that is not known yet.
+    touched: bool,
+    next: i64,
+    items: Vec<Entry>,
+}
+
+struct Entry {
+    sequence: i64,
+    message_id: Uuid,
+    item: i32,
+    content_type: ContentType,
+    content: String,
+    metadata: Map<String, Value>,
+    tool_call_id: Option<String>,
+    status: Option<ToolStatus>,
+    inserted_at: DateTime<Utc>,
+}
+
+/// An answer as data, so that rows of every kind of owner compare.
+type Answer = Result<Value, &'static str>;
+
+const NOT_FOUND: Answer = Err("not found");
+const INVALID: Answer = Err("invalid");
+
+async fn run(steps: &[Step]) {
+    let database = Database::new();
+    let context = Context::new(layer::connect(&database.url()).await.unwrap());
+    let world = World {
+        ids: (0..CONVERSATIONS).map(|_| Uuid::now_v7()).collect(),
+        messages: (0..MESSAGES).map(|_| Uuid::now_v7()).collect(),
+        context,
+    };
+    let mut model = Model::default();
+    for (number, step) in steps.iter().enumerate() {
+        let (answer, expected) = world.make(step, &mut model).await;
+        assert_eq!(answer, expected, "step {number}: {step:?}");
+        world.learn_time(step, &mut model).await;
+        world.compare(&model, number).await;
+    }
+}
+
+struct World {
+    context: Context,
+    ids: Vec<Uuid>,
+    messages: Vec<Uuid>,
+}
+
+impl World {
+    /// Makes a call to both.
+    #[allow(clippy::too_many_lines, reason = "one arm for each call")]
+    async fn make(&self, step: &Step, model: &mut Model) -> (Answer, Answer) {
+        let context = &self.context;
+        let scope = scope(step.owner);
+        let id = self.ids[step.conversation];
+        let key = (space(step.owner), id);
+        match step.call.clone() {
+            Call::Create(title, metadata) => {
+                let new = NewConversation {
+                    id,
+                    title: title.clone(),
+                    metadata: metadata.clone(),
+                };
+                let answer = context.create_conversation(&scope, new).await;
+                let at = answer
+                    .as_ref()
+                    .map_or_else(|_| Utc::now(), |row| row.inserted_at);
+                let talk = model.talks.entry(key).or_insert_with(|| Talk {
+                    title: title.as_deref().map(clean),
+                    metadata: clean_map(&metadata),
+                    inserted_at: at,
+                    updated_at: at,
+                    touched: false,
+                    next: 0,
+                    items: Vec::new(),
+                });
+                (rows(answer), Ok(talk.row(step.owner, id)))
+            }
+            Call::Get => {
+                let answer = context.get_conversation(&scope, id).await;
+                (
+                    rows(answer),
+                    model.read(key, |talk| Ok(talk.row(step.owner, id))),
+                )
+            }
+            Call::Update(title, metadata) => {
+                let changes = ConversationChanges {
+                    title: title.clone(),
+                    metadata: metadata.clone(),
+                };
+                let answer = context.update_conversation(&scope, id, changes).await;
+                let at = answer.as_ref().ok().map(|row| row.updated_at);
+                let expected = model.write(key, |talk| {
+                    if let Change::To(title) = title {
+                        talk.title = title.as_deref().map(clean);
+                    }
+                    if let Change::To(metadata) = metadata {
+                        talk.metadata = clean_map(&metadata);
+                    }
+                    talk.updated_at = at.unwrap_or(talk.updated_at);
+                    Ok(talk.row(step.owner, id))
+                });
+                (rows(answer), expected)
+            }
+            Call::Delete => {
+                let answer = context.delete_conversation(&scope, id).await;
+                let expected = model
+                    .talks
+                    .remove(&key)
+                    .map_or(NOT_FOUND, |_| Ok(Value::Null));
+                (rows(answer), expected)
+            }
+            Call::List(order_by, limit, after) => {
+                let after = model.cursor(id).filter(|_| after);
+                let list = ListConversations {
+                    order_by,
+                    limit,
+                    after,
+                };
+                let answer = context.list_conversations(&scope, list).await;
+                (
+                    rows(answer),
+                    Ok(model.list(step.owner, order_by, limit, after)),
+                )
+            }
+            Call::Append(draft) => {
+                let new = draft.message(&self.messages);
+                let answer = context.append_display_message(&scope, id, new).await;
+                let at = answer
+                    .as_ref()
+                    .map_or_else(|_| Utc::now(), |row| row.inserted_at);
+                let expected = if draft.is_valid() {
+                    let message_id = self.messages[draft.message];
+                    model.write(key, |talk| {
+                        let item = talk.append(&draft, message_id, at);
+                        Ok(item.row(step.owner, id))
+                    })
+                } else {
+                    INVALID
+                };
+                (rows(answer), expected)
+            }
+            Call::Load(from, limit) => {
+                let page = MessagePage { from, limit };
+                let answer = context.load_display_messages(&scope, id, page).await;
+                let expected = model.read(key, |talk| Ok(talk.page(step.owner, id, from, limit)));
+                (rows(answer), expected)
+            }
+            Call::Clear => {
+                let answer = context.clear_display_messages(&scope, id).await;
+                let expected = model.touch(key, |talk| Ok(json!(talk.items.drain(..).len())));
+                (rows(answer), expected)
+            }
+            Call::Search(text, limit) => {
+                let answer = context.search_messages(&scope, &text, limit).await;
+                (rows(answer), Ok(model.search(step.owner, &text, limit)))
+            }
+            Call::ChangeTool(call_id, status, metadata) => {
+                let answer =
+                    change_tool(context, step.owner, id, &call_id, status, &metadata).await;
+                let note = match status {
+                    ToolStatus::Executing | ToolStatus::Cancelled => Map::new(),
+                    _ => clean_map(&metadata),
+                };
+                let expected = model.touch(key, |talk| {
+                    let Some(item) = talk.newest(&call_id, ContentType::ToolCall) else {
+                        return NOT_FOUND;
+                    };
+                    if !may_become(item.status, status) {
+                        return INVALID;
+                    }
+                    item.status = Some(status);
+                    item.metadata.extend(note);
+                    Ok(item.row(step.owner, id))
+                });
+                (rows(answer), expected)
+            }
+            Call::Decide(call_id, decision) => {
+                let answer = context
+                    .record_hitl_decision(&scope, id, &call_id, decision)
+                    .await;
+                let expected = model.touch(key, |talk| {
+                    let Some(item) = talk.newest(&call_id, ContentType::ToolCall) else {
+                        return NOT_FOUND;
+                    };
+                    item.metadata
+                        .insert("hitl_decision".into(), json!(decision));
+                    let row = item.row(step.owner, id);
+                    if let Some(result) = talk.newest(&call_id, ContentType::ToolResult) {
+                        result
+                            .metadata
+                            .insert("hitl_decision".into(), json!(decision));
+                    }
+                    Ok(row)
+                });
+                (rows(answer), expected)
+            }
+            Call::Resolve(call_id, text) => {
+                let answer = context
+                    .resolve_interrupted_tool_result(&scope, id, &call_id, &text)
+                    .await;
+                let expected = model.touch(key, |talk| {
+                    let result = talk.newest(&call_id, ContentType::ToolResult);
+                    let Some(item) = result
+                        .filter(|item| item.metadata.get("is_interrupt") == Some(&json!(true)))
+                    else {
+                        return NOT_FOUND;
+                    };
+                    item.metadata.insert("is_interrupt".into(), json!(false));
+                    item.content = clean(&text);
+                    Ok(item.row(step.owner, id))
+                });
+                (rows(answer), expected)
+            }
+            Call::Housekeep => {
+                let cutoff = model
+                    .cursor(id)
+                    .map_or(DateTime::UNIX_EPOCH, |cursor| cursor.updated_at);
+                let answer = context.delete_conversations_before(cutoff).await;
+                let before = model.talks.len();
+                model.talks.retain(|_, talk| talk.updated_at >= cutoff);
+                (rows(answer), Ok(json!(before - model.talks.len())))
+            }
+        }
+    }
+
+    /// A write moves its conversation to the top, at a time that not every answer tells.
+    async fn learn_time(&self, step: &Step, model: &mut Model) {
+        let id = self.ids[step.conversation];
+        if let Some(talk) = model.talks.get_mut(&(space(step.owner), id))
+            && std::mem::take(&mut talk.touched)
+        {
+            let seen = self
+                .context
+                .get_conversation(&scope(step.owner), id)
+                .await
+                .unwrap();
+            assert!(seen.updated_at >= talk.updated_at && seen.updated_at <= Utc::now());
+            talk.updated_at = seen.updated_at;
+        }
+    }
+
+    /// Everything that anyone can see is what the model has.
+    async fn compare(&self, model: &Model, number: usize) {
+        for owner in 0..OWNERS {
+            let list = self
+                .context
+                .list_conversations(&scope(owner), ListConversations::default())
+                .await;
+            let expected = model.list(owner, ConversationOrder::UpdatedDesc, u32::MAX, None);
+            assert_eq!(
+                rows(list),
+                Ok(expected),
+                "owner {owner} after step {number}"
+            );
+            for &id in &self.ids {
+                let page = MessagePage::first();
+                let messages = self
+                    .context
+                    .load_display_messages(&scope(owner), id, page)
+                    .await;
+                let expected = model.read((space(owner), id), |talk| {
+                    Ok(talk.page(owner, id, MessagePosition::First, u32::MAX))
+                });
+                assert_eq!(
+                    rows(messages),
+                    expected,
+                    "owner {owner} after step {number}"
+                );
+            }
+        }
+    }
+}
+
+impl Model {
+    fn read(&self, key: (usize, Uuid), answer: impl FnOnce(&Talk) -> Answer) -> Answer {
+        self.talks.get(&key).map_or(NOT_FOUND, answer)
+    }
+
+    fn write(&mut self, key: (usize, Uuid), answer: impl FnOnce(&mut Talk) -> Answer) -> Answer {
+        self.talks.get_mut(&key).map_or(NOT_FOUND, answer)
+    }
+
+    /// A write whose answer does not tell its time.
+    fn touch(&mut self, key: (usize, Uuid), answer: impl FnOnce(&mut Talk) -> Answer) -> Answer {
+        self.write(key, |talk| {
+            let answer = answer(talk);
+            talk.touched = answer.is_ok();
+            answer
+        })
+    }
+
+    /// The place of a conversation of whichever owner.
+    fn cursor(&self, id: Uuid) -> Option<ConversationCursor> {
+        let ((_, id), talk) = self.talks.iter().find(|((_, other), _)| *other == id)?;
+        let (updated_at, id) = (talk.updated_at, *id);
+        Some(ConversationCursor { updated_at, id })
+    }
+
+    fn list(
+        &self,
+        owner: usize,
+        order: ConversationOrder,
+        limit: u32,
+        after: Option<ConversationCursor>,
+    ) -> Value {
+        let (by_update, descending) = match order {
+            ConversationOrder::UpdatedDesc => (true, true),
+            ConversationOrder::UpdatedAsc => (true, false),
+            ConversationOrder::CreatedDesc => (false, true),
+            ConversationOrder::CreatedAsc => (false, false),
+        };
+        let place = |updated_at, id| (Some(updated_at).filter(|_| by_update), id);
+        let after = after.map(|cursor| place(cursor.updated_at, cursor.id));
+        let mut found: Vec<_> = self
+            .of(owner)
+            .map(|(id, talk)| (place(talk.updated_at, id), talk))
+            .collect();
+        found.sort_by_key(|(place, _)| *place);
+        if descending {
+            found.reverse();
+            found.retain(|(place, _)| after.is_none_or(|after| *place < after));
+        } else {
+            found.retain(|(place, _)| after.is_none_or(|after| *place > after));
+        }
+        let rows = found.iter().map(|((_, id), talk)| talk.row(owner, *id));
+        rows.take(limit as usize).collect()
+    }
+
+    fn search(&self, owner: usize, text: &str, limit: u32) -> Value {
+        let text = fold(&clean(text));
+        let items = self
+            .of(owner)
+            .flat_map(|(id, talk)| talk.items.iter().map(move |item| (id, item)));
+        let mut found: Vec<_> = items
+            .filter(|(_, item)| fold(&item.content).contains(&text))
+            .collect();
+        found.sort_by_key(|(id, item)| (item.inserted_at, *id, item.sequence));
+        let rows = found.iter().rev().map(|(id, item)| item.row(owner, *id));
+        rows.take(limit as usize).collect()
+    }
+
+    fn of(&self, owner: usize) -> impl Iterator<Item = (Uuid, &Talk)> {
+        let own = self
+            .talks
+            .iter()
+            .filter(move |((space, _), _)| *space == self::space(owner));
+        own.map(|((_, id), talk)| (*id, talk))
+    }
+}
+
+impl Talk {
+    /// The item that was there already, or a new one.
+    fn append(&mut self, draft: &Draft, message_id: Uuid, at: DateTime<Utc>) -> &Entry {
+        let same = |item: &Entry| (item.message_id, item.item) == (message_id, draft.item);
+        if let Some(index) = self.items.iter().position(same) {
+            return &self.items[index];
+        }
+        self.items.push(Entry {
+            sequence: self.next,
+            message_id,
+            item: draft.item,
+            content_type: draft.content_type,
+            content: clean(&draft.content),
+            metadata: clean_map(&draft.metadata),
+            tool_call_id: draft.tool_call_id.as_deref().map(clean),
+            status: draft.status,
+            inserted_at: at,
+        });
+        self.next += 1;
+        self.updated_at = at;
+        &self.items[self.items.len() - 1]
+    }
+
+    fn newest(&mut self, call_id: &str, content_type: ContentType) -> Option<&mut Entry> {
+        let call_id = Some(clean(call_id));
+        let mut newest_first = self.items.iter_mut().rev();
+        newest_first.find(|item| item.content_type == content_type && item.tool_call_id == call_id)
+    }
+
+    fn page(&self, owner: usize, id: Uuid, from: MessagePosition, limit: u32) -> Value {
+        let limit = limit as usize;
+        let all = self.items.iter();
+        let page: Vec<_> = match from {
+            MessagePosition::First => all.take(limit).collect(),
+            MessagePosition::After(sequence) => all
+                .filter(|item| item.sequence > sequence)
+                .take(limit)
+                .collect(),
+            MessagePosition::Last => all.skip(self.items.len().saturating_sub(limit)).collect(),
+            MessagePosition::Before(sequence) => {
+                let before: Vec<_> = all.filter(|item| item.sequence < sequence).collect();
+                before[before.len().saturating_sub(limit)..].to_vec()
+            }
+        };
+        page.into_iter().map(|item| item.row(owner, id)).collect()
+    }
+
+    fn row(&self, owner: usize, id: Uuid) -> Value {
+        let row = json!({
+            "id": id,
+            "title": self.title,
+            "scope": created_by(owner),
+            "metadata": self.metadata,
+            "interrupted": false,
+            "inserted_at": self.inserted_at,
+            "updated_at": self.updated_at,
+        });
+        with_owner(row, owner)
+    }
+}
+
+impl Entry {
+    fn row(&self, owner: usize, conversation_id: Uuid) -> Value {
+        let row = json!({
+            "conversation_id": conversation_id,
+            "sequence": self.sequence,
+            "message_id": self.message_id,
+            "item": self.item,
+            "role": "user",
+            "content_type": self.content_type,
+            "content": self.content,
+            "metadata": self.metadata,
+            "tool_call_id": self.tool_call_id,
+            "status": self.status,
+            "inserted_at": self.inserted_at,
+        });
+        with_owner(row, owner)
+    }
+}
+
+impl Draft {
+    fn message(&self, messages: &[Uuid]) -> NewDisplayMessage {
+        NewDisplayMessage {
+            message_id: messages[self.message],
+            item: self.item,
+            role: Role::User,
+            content_type: self.content_type,
+            content: self.content.clone(),
+            metadata: self.metadata.clone(),
+            tool_call_id: self.tool_call_id.clone(),
+            status: self.status,
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        let is_call = self.content_type == ContentType::ToolCall;
+        self.item >= 0
+            && is_call == self.status.is_some()
+            && (!is_call || self.tool_call_id.is_some())
+    }
+}
+
+async fn change_tool(
+    context: &Context,
+    owner: usize,
+    id: Uuid,
+    call_id: &str,
+    status: ToolStatus,
+    metadata: &Map<String, Value>,
+) -> Result<DisplayMessage, Error> {
+    let (scope, metadata) = (scope(owner), metadata.clone());
+    match status {
+        ToolStatus::Executing => context.mark_tool_executing(&scope, id, call_id).await,
+        ToolStatus::Completed => {
+            context
+                .complete_tool_call(&scope, id, call_id, metadata)
+                .await
+        }
+        ToolStatus::Failed => context.fail_tool_call(&scope, id, call_id, metadata).await,
+        ToolStatus::Interrupted => {
+            context
+                .interrupt_tool_call(&scope, id, call_id, metadata)
+                .await
+        }
+        ToolStatus::Cancelled => context.cancel_tool_call(&scope, id, call_id).await,
+        ToolStatus::Pending => unreachable!("no call makes a tool call pending"),
+    }
+}
+
+fn may_become(before: Option<ToolStatus>, after: ToolStatus) -> bool {
+    use ToolStatus::{Executing, Interrupted, Pending};
+    match (before.unwrap(), after) {
+        (before, after) if before == after => true,
+        (Pending | Interrupted, _) => true,
+        (Executing, after) => after != Pending,
+        _ => false,
+    }
+}
+
+fn rows<T: serde::Serialize>(answer: Result<T, Error>) -> Answer {
+    match answer {
+        Ok(rows) => Ok(serde_json::to_value(rows).unwrap()),
+        Err(Error::NotFound) => NOT_FOUND,
+        Err(Error::Invalid(_)) => INVALID,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn clean(text: &str) -> String {
+    text.replace('\0', "\u{FFFD}")
+}
+
+fn clean_map(map: &Map<String, Value>) -> Map<String, Value> {
+    let text = json!(map).to_string().replace("\\u0000", "\u{FFFD}");
+    serde_json::from_str(&text).unwrap()
+}
+
+fn fold(text: &str) -> String {
+    text.chars().flat_map(char::to_lowercase).collect()
+}
+
+/// A file of its own for each case.
+struct Database {
+    directory: PathBuf,
+}
+
+impl Database {
+    fn new() -> Self {
+        let directory = std::env::temp_dir().join(format!("tenants-{}", Uuid::now_v7()));
+        std::fs::create_dir(&directory).unwrap();
+        let database = Self { directory };
+        std::fs::write(database.file(), migrated()).unwrap();
+        database
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.join("test.db")
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.file().display())
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// The bytes of a database with all migrations and the owners in it.
+fn migrated() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| std::thread::spawn(migrate).join().unwrap())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn migrate() -> Vec<u8> {
+    let directory = std::env::temp_dir().join(format!("tenants-{}", Uuid::now_v7()));
+    std::fs::create_dir(&directory).unwrap();
+    let database = Database { directory };
+    let pool = layer::connect(&database.url()).await.unwrap();
+    let migrations = sqlx::migrate::Migrator::new(Path::new("migrations"));
+    migrations.await.unwrap().run(&pool).await.unwrap();
+    sqlx::raw_sql(INSERT_OWNERS).execute(&pool).await.unwrap();
+    pool.close().await;
+    std::fs::read(database.file()).unwrap()
+}

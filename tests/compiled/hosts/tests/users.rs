@@ -1,0 +1,26 @@
+use matrix::conversations::{self as layer, Conversations as Context};
+use matrix::scopes::{Scope, User};
+
+const INSERT_OWNERS: &str = "INSERT INTO users (id, name) VALUES (0, 'a'), (1, 'b'), (2, 'c')";
+
+fn scope(owner: usize) -> Scope {
+    let id = i64::try_from(owner).unwrap();
+    let name = "somebody".to_owned();
+    Scope {
+        user: User { id, name },
+    }
+}
+
+/// The owners whose rows are the same ones.
+fn space(owner: usize) -> usize {
+    owner
+}
+
+fn created_by(owner: usize) -> Value {
+    json!({ "type": "user", "id": owner })
+}
+
+fn with_owner(mut row: Value, owner: usize) -> Value {
+    row["user_id"] = json!(owner);
+    row
+}
