@@ -1,0 +1,349 @@
+//! The runtime, compiled in place from `templates/runtime/`, against the output of the Elixir library under `golden/`
+//! and against whatever JSON there may be.
+
+#![allow(clippy::missing_errors_doc, clippy::must_use_candidate, reason = "hosts decide on these for themselves")]
+
+#[rustfmt::skip] // It is formatted as a host would.
+#[path = "../../templates/runtime/sagents.rs"]
+mod sagents;
+#[rustfmt::skip] // As above: it goes into a host, too.
+mod strategies;
+
+use crate::sagents::serializer::{
+    current_version, deserialize_server_state, deserialize_state, serialize_server_state, serialize_state,
+};
+use crate::sagents::{
+    DisplayItem, DisplayKind, Message, ReadError, State, Todo, TodoStatus, TooDeep, ToolResult, display_items,
+};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+/// The cases of a golden file.
+fn golden(name: &str) -> Vec<Value> {
+    let path = format!("{}/tests/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert!(!cases.is_empty());
+    cases
+}
+
+fn state(data: &Value) -> State {
+    deserialize_state("agent", data.clone()).unwrap()
+}
+
+fn written(state: &State) -> Value {
+    serialize_state(state).unwrap()
+}
+
+#[test]
+fn what_elixir_stored_is_read_and_written_alike() {
+    for case in golden("states") {
+        let state = deserialize_server_state("agent", case["data"].clone()).unwrap();
+        let mut again = serialize_server_state(&state).unwrap();
+        again["serialized_at"] = case["data"]["serialized_at"].clone();
+        assert_eq!(again, case["data"], "{}", case["name"]);
+    }
+}
+
+#[test]
+fn older_versions_are_migrated_on_every_path() {
+    for case in golden("migrations") {
+        let state = deserialize_server_state("agent", case["input"].clone()).unwrap();
+        let again = serialize_server_state(&state).unwrap();
+        assert_eq!(again["state"], case["state"], "{}", case["name"]);
+        assert_eq!(again["version"], json!(current_version()));
+        assert_eq!(written(&self::state(&case["input"]["state"])), case["state"], "the state alone");
+        assert_eq!(written(&self::state(&case["input"])), case["state"], "the envelope");
+    }
+}
+
+#[test]
+fn states_merge_as_in_elixir() {
+    for case in golden("merges") {
+        let merged = state(&case["left"]).merge(state(&case["right"]));
+        assert_eq!(written(&merged), case["merged"], "{}", case["name"]);
+    }
+}
+
+#[test]
+fn interrupts_are_demoted_as_in_elixir() {
+    for case in golden("interrupts") {
+        let mut cancelled = state(&case["state"]);
+        cancelled.cancel_pending_interrupts();
+        assert_eq!(written(&cancelled), case["cancelled"], "{}", case["name"]);
+        let mut cleaned = state(&case["state"]);
+        cleaned.clean_stale_interrupts(|_| false);
+        assert_eq!(written(&cleaned), case["cleaned"], "{}", case["name"]);
+        let read = State::from_serialized("agent", case["state"].clone()).unwrap();
+        assert_eq!(written(&read), case["cleaned"], "from_serialized demotes all");
+    }
+}
+
+#[test]
+fn messages_show_as_in_elixir() {
+    for case in golden("display_items") {
+        let messages = state(&json!({ "messages": case["messages"] })).messages;
+        let items: Vec<Vec<Value>> = messages
+            .iter()
+            .map(|message| display_items(message).iter().map(|item| shown(message, item)).collect())
+            .collect();
+        assert_eq!(json!(items), case["items"], "{}", case["name"]);
+    }
+}
+
+/// An item as Elixir shows it, rebuilt from what becomes our columns.
+fn shown(message: &Message, item: &DisplayItem) -> Value {
+    let (kind, mut content) = match &item.kind {
+        DisplayKind::Text => ("text", object(json!({ "text": item.content }))),
+        DisplayKind::Thinking => ("thinking", object(json!({ "text": item.content }))),
+        DisplayKind::ToolCall { call_id } => {
+            assert_eq!(item.metadata["call_id"], json!(call_id));
+            let text = item.metadata["display_text"].as_str().or(item.metadata["name"].as_str());
+            assert_eq!(Some(item.content.as_str()), text);
+            ("tool_call", Map::new())
+        }
+        DisplayKind::ToolResult { call_id } => {
+            assert_eq!(item.metadata["tool_call_id"], json!(call_id));
+            ("tool_result", object(json!({ "content": item.content })))
+        }
+    };
+    content.extend(item.metadata.clone());
+    json!({ "type": kind, "message_type": message.role.as_str(), "content": content })
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("not an object: {other}"),
+    }
+}
+
+#[test]
+fn a_version_from_the_future_is_refused_on_every_path() {
+    let data = json!({ "version": 3, "state": { "messages": [], "todos": [], "metadata": {} } });
+    let future = Err(ReadError::FutureVersion { version: 3 });
+    assert_eq!(deserialize_server_state("agent", data.clone()), future);
+    assert_eq!(deserialize_state("agent", data.clone()), future);
+    assert_eq!(State::from_serialized("agent", data), future);
+}
+
+#[test]
+fn damage_is_told_with_its_place() {
+    for (data, message) in [
+        (json!([]), "the state is damaged: the whole: expected an object, found a list"),
+        (json!({ "version": 2 }), "the state is damaged: state: expected an object, found nothing"),
+        (json!({ "version": 2, "state": 7 }), "the state is damaged: state: expected an object, found a number"),
+        (
+            json!({ "version": "2", "state": {} }),
+            "the state is damaged: version: expected a version number, found a text",
+        ),
+        (
+            json!({ "version": 2, "state": { "messages": [{ "role": "user", "content": null }, 1] } }),
+            "the state is damaged: state.messages[1]: expected an object, found a number",
+        ),
+        (
+            json!({ "version": 2, "state": { "messages": [{ "role": "robot" }] } }),
+            "the state is damaged: state.messages[0].role: \"robot\" is no role",
+        ),
+        (
+            json!({ "state": { "messages": [{ "role": "tool", "tool_results": [{ "tool_call_id": 1 }] }] } }),
+            "the state is damaged: state.messages[0].tool_results[0].tool_call_id: expected a text, found a number",
+        ),
+        (
+            json!({ "state": { "todos": [{ "content": "x", "status": "pending" }] } }),
+            "the state is damaged: state.todos[0].id: expected a number or a text, found null",
+        ),
+    ] {
+        let error = deserialize_server_state("agent", data).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    let error = sagents::serializer::from_bytes("agent", b"{\"state\":").unwrap_err();
+    assert!(error.to_string().starts_with("the state is damaged: the whole: it is no JSON: "), "{error}");
+}
+
+#[test]
+fn of_several_interrupts_all_or_none_are_restored() {
+    let one = |kind: &str| json!({ "type": kind });
+    let several = |kinds: &[&str]| {
+        let interrupts: Vec<_> = kinds.iter().map(|kind| one(kind)).collect();
+        json!({ "type": "multiple_interrupts", "interrupts": interrupts })
+    };
+    for (data, kept) in [
+        (one("ask_user"), true),
+        (one("sub_agent"), false),
+        (several(&["ask_user", "ask_user"]), true),
+        (several(&["ask_user", "sub_agent"]), false),
+        (several(&[]), false),
+        (json!({ "type": "multiple_interrupts" }), false),
+        (Value::Null, false),
+    ] {
+        let mut state = State::new();
+        state.add_message(Message::tool_results([ToolResult::interrupt("call_1", "ask", "waiting", data.clone())]));
+        state.clean_stale_interrupts(|data| data["type"] == "ask_user");
+        assert_eq!(state.messages[0].tool_results[0].is_interrupt, kept, "{data}");
+    }
+}
+
+#[test]
+fn todos_are_kept_by_id() {
+    let mut state = State::new();
+    state.set_todos(vec![Todo::new(1, "first"), Todo::new("b", "second")]);
+    state.put_todo(Todo::new(1, "changed").status(TodoStatus::Completed));
+    state.put_todo(Todo::new("1", "a text is no number"));
+    let contents: Vec<_> = state.todos.iter().map(|todo| todo.content.as_str()).collect();
+    assert_eq!(contents, ["changed", "second", "a text is no number"]);
+    assert_eq!(state.todos_by_status(&TodoStatus::Completed).count(), 1);
+    state.delete_todo(&"b".into());
+    assert_eq!(state.get_todo(&"b".into()), None);
+    assert_eq!(state.get_todo(&1.into()).unwrap().content, "changed");
+}
+
+#[test]
+fn new_middleware_starts_with_its_default_on_an_old_state() {
+    #[derive(Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+    struct Budget {
+        spent: u64,
+    }
+    let mut state =
+        state(&json!({ "messages": [], "todos": [], "metadata": { "removed_middleware": { "left": true } } }));
+    assert_eq!(state.get_typed::<Budget>("budget").unwrap(), Budget::default());
+    state.put_typed("budget", &Budget { spent: u64::MAX }).unwrap();
+    assert_eq!(state.get_typed::<Budget>("budget").unwrap(), Budget { spent: u64::MAX });
+    assert!(state.get_typed::<Vec<u8>>("budget").is_err());
+    assert_eq!(written(&state)["metadata"]["removed_middleware"], json!({ "left": true }));
+}
+
+#[test]
+fn what_belongs_to_the_process_is_not_stored() {
+    let mut state = State { agent_id: Some("agent".into()), interrupt_data: Some(json!(1)), ..State::new() };
+    state.runtime.insert(42_u8);
+    assert_eq!(written(&state), json!({ "messages": [], "todos": [], "metadata": {} }));
+    state.put_metadata("key", 1);
+    state.reset();
+    assert_eq!((state.runtime.get::<u8>(), state.agent_id.as_deref()), (Some(&42), Some("agent")));
+    assert_eq!(state, State::new());
+}
+
+#[test]
+fn a_tool_result_is_replaced_by_its_call_id() {
+    let mut state = State::new();
+    state
+        .add_messages([Message::user("hi"), Message::tool_results([ToolResult::interrupt("a", "ask", "…", json!(1))])]);
+    assert!(!state.replace_tool_result("b", &ToolResult::new("b", "ask", "no")));
+    assert!(state.replace_tool_result("a", &ToolResult::new("a", "ask", "yes")));
+    assert_eq!(state.messages[1].tool_results, [ToolResult::new("a", "ask", "yes")]);
+}
+
+#[test]
+fn nesting_past_the_limit_is_refused_with_its_place() {
+    type Put = fn(&mut State, Value);
+    let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!([inner]));
+    let places: [(&str, Put); 5] = [
+        ("state.metadata.deep", |state, value| state.put_metadata("deep", value)),
+        ("state.messages[0].tool_calls[0].arguments", |state, value| {
+            state.add_message(Message::tool_calls([sagents::ToolCall::new("a", "tool", value)]));
+        }),
+        ("state.messages[0].tool_results[0].interrupt_data", |state, value| {
+            state.add_message(Message::tool_results([ToolResult::interrupt("a", "ask", "…", value)]));
+        }),
+        ("state.messages[0].metadata.deep", |state, value| {
+            let metadata = Some(Map::from_iter([("deep".to_owned(), value)]));
+            state.add_message(Message { metadata, ..Message::user("hi") });
+        }),
+        ("envelope.deep", |state, value| {
+            state.envelope.insert("deep".into(), value);
+        }),
+    ];
+    for (place, put) in places {
+        let mut state = State::new();
+        put(&mut state, nested(100));
+        let text = sagents::serializer::to_text(&state).unwrap();
+        assert_eq!(sagents::serializer::from_bytes("agent", text.as_bytes()).unwrap(), state, "{place}");
+        let mut state = State::new();
+        put(&mut state, nested(101));
+        assert_eq!(sagents::serializer::to_text(&state), Err(TooDeep { place: place.to_owned() }));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_state_reads_back_equal(state in strategies::state()) {
+        let text = sagents::serializer::to_text(&state).unwrap();
+        let again = sagents::serializer::from_bytes("agent", text.as_bytes()).unwrap();
+        prop_assert_eq!(&again, &state);
+        // What is written is read by whoever knows JSON, and a second round changes nothing.
+        let mut once: Value = serde_json::from_str(&text).unwrap();
+        let mut twice = serialize_server_state(&again).unwrap();
+        once["serialized_at"] = Value::Null;
+        twice["serialized_at"] = Value::Null;
+        prop_assert_eq!(once, twice);
+    }
+
+    #[test]
+    fn no_json_makes_anything_panic(value in strategies::value()) {
+        exercise(value);
+    }
+
+    #[test]
+    fn no_damage_makes_anything_panic(state in strategies::state(), damage in strategies::value(), at in any::<u64>()) {
+        let mut data = serialize_server_state(&state).unwrap();
+        replace_nth(&mut data, &mut (at % 60), &damage);
+        exercise(data);
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..40), state in strategies::state(), at in any::<usize>()) {
+        let _ = sagents::serializer::from_bytes("agent", &bytes);
+        let mut text = sagents::serializer::to_text(&state).unwrap().into_bytes();
+        let at = at % text.len();
+        text.truncate(at);
+        text.append(&mut bytes);
+        let _ = sagents::serializer::from_bytes("agent", &text);
+    }
+}
+
+/// Puts a value in the place of the nth one, counted from the outside.
+fn replace_nth(value: &mut Value, left: &mut u64, with: &Value) {
+    if *left == 0 {
+        *value = with.clone();
+    }
+    *left = left.wrapping_sub(1);
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_nth(item, left, with)),
+        Value::Object(map) => map.values_mut().for_each(|item| replace_nth(item, left, with)),
+        _ => {}
+    }
+}
+
+/// Every reader and every operation of a state.
+fn exercise(data: Value) {
+    let _ = deserialize_server_state("agent", data.clone());
+    let _ = State::from_serialized("agent", data.clone());
+    let Ok(mut state) = deserialize_state("agent", data.clone()) else {
+        return;
+    };
+    let other = state.clone();
+    for message in &other.messages {
+        let _ = display_items(message);
+        for result in &message.tool_results {
+            state.replace_tool_result(&result.tool_call_id, result);
+        }
+    }
+    for todo in other.todos.clone() {
+        state.put_todo(todo.clone());
+        let _ = state.get_todo(&todo.id);
+        let _ = state.todos_by_status(&todo.status).count();
+        state.delete_todo(&todo.id);
+    }
+    for key in other.metadata.keys() {
+        let _ = state.get_typed::<Vec<String>>(key);
+    }
+    state.put_metadata("key", data);
+    let mut state = state.merge(other);
+    state.clean_stale_interrupts(Value::is_object);
+    state.cancel_pending_interrupts();
+    let _ = serialize_state(&state);
+    state.reset();
+}
