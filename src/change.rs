@@ -61,28 +61,28 @@ pub fn changes(
     formatter: &Formatter,
     force: bool,
 ) -> Result<Vec<Change>> {
-    let mut sides = Sides::new(plan, host, context, last, formatter)?;
+    let mut new_texts = formatted(plan, formatter)?;
     let crlf = host.crlf()?;
     let mut changes = Vec::new();
     for (path, planned) in &plan.files {
         check_place(host, path)?;
         let before = host.tree.read_disk(path)?;
         let (text, added) = match planned {
-            Planned::Generated(text) | Planned::Once(text) => {
-                (sides.formatted.remove(path).unwrap_or_else(|| text.clone()), Vec::new())
+            Planned::Generated { text, home: _ } | Planned::Once(text) => {
+                (new_texts.remove(path).unwrap_or_else(|| text.clone()), Vec::new())
             }
             Planned::Edit { text, added } => (text.clone(), added.clone()),
             Planned::Migration(text) | Planned::Memory(text) => (text.clone(), Vec::new()),
         };
         let after = if crlf && !matches!(planned, Planned::Edit { .. }) { text.replace('\n', "\r\n") } else { text };
         let action = match (&before, planned) {
-            (None, Planned::Generated(_)) if last.files.generated.contains(path) => Action::Deleted,
+            (None, Planned::Generated { .. }) if last.base(context, path).is_some() => Action::Deleted,
             (None, _) => Action::Created,
             (Some(before), _) if same_lines(before, &after) => Action::Unchanged,
             (Some(_), Planned::Once(_)) => Action::Unchanged,
             (Some(_), Planned::Edit { .. } | Planned::Memory(_)) => Action::Updated,
-            (Some(before), Planned::Generated(_)) => {
-                sides.compare(path, before, &after, last.files.generated.contains(path), formatter)?
+            (Some(before), Planned::Generated { .. }) => {
+                judge(host, formatter, last.base(context, path).as_deref(), before, &after)?
             }
             (Some(_), Planned::Migration(_)) => Action::Foreign,
         };
@@ -114,57 +114,33 @@ pub fn undecided(changes: &[Change]) -> Option<Failure> {
     })
 }
 
-/// The formatted texts that changes are judged by.
-struct Sides {
-    /// New texts, by path.
-    formatted: BTreeMap<Utf8PathBuf, String>,
-    /// The last renderings, by path.
-    bases: BTreeMap<Utf8PathBuf, String>,
+/// The planned Rust, formatted, by path.
+fn formatted(plan: &Plan, formatter: &Formatter) -> Result<BTreeMap<Utf8PathBuf, String>> {
+    let mut paths = Vec::new();
+    let mut texts = Vec::new();
+    for (path, planned) in &plan.files {
+        if let Planned::Generated { text, home: _ } | Planned::Once(text) = planned
+            && path.extension() == Some("rs")
+        {
+            paths.push(path.clone());
+            texts.push(text.as_str());
+        }
+    }
+    Ok(paths.into_iter().zip(formatter.format_all(&texts)?).collect())
 }
 
-impl Sides {
-    fn new(plan: &Plan, host: &Host, context: &ModulePath, last: &Last, formatter: &Formatter) -> Result<Self> {
-        let mut paths = Vec::new();
-        let mut texts = Vec::new();
-        for (path, planned) in &plan.files {
-            if let Planned::Generated(text) | Planned::Once(text) = planned
-                && path.extension() == Some("rs")
-            {
-                paths.push(path.clone());
-                texts.push(text.as_str());
-            }
-        }
-        let new_texts = paths.into_iter().zip(formatter.format_all(&texts)?).collect();
-        let mut bases = BTreeMap::new();
-        for path in &last.files.generated {
-            if let Some(base) = host.tree.read_disk(&memory::base_file(context, path))? {
-                bases.insert(path.clone(), base);
-            }
-        }
-        Ok(Self { formatted: new_texts, bases })
-    }
-
-    /// A file that differs: is it what was generated last, perhaps formatted otherwise?
-    fn compare(
-        &self,
-        path: &Utf8Path,
-        before: &str,
-        after: &str,
-        known: bool,
-        formatter: &Formatter,
-    ) -> Result<Action> {
-        let Some(base) = self.bases.get(path) else {
-            return Ok(if known { Action::Edited } else { Action::Foreign });
-        };
-        // What does not parse cannot be formatted, and so was edited.
-        let Ok(current) = formatter.format_all(&[before]) else { return Ok(Action::Edited) };
-        let base = formatter.format_all(&[base])?;
-        Ok(match () {
-            () if same_lines(&current[0], after) => Action::Unchanged,
-            () if same_lines(&current[0], &base[0]) => Action::Updated,
-            () => Action::Edited,
-        })
-    }
+/// A file that differs: is it what was generated last, perhaps formatted otherwise? `base` is where that is kept.
+fn judge(host: &Host, formatter: &Formatter, base: Option<&Utf8Path>, before: &str, after: &str) -> Result<Action> {
+    let Some(base) = base else { return Ok(Action::Foreign) };
+    let Some(base) = host.tree.read_disk(base)? else { return Ok(Action::Edited) };
+    // What does not parse cannot be formatted, and so was edited.
+    let Ok(current) = formatter.format_all(&[before]) else { return Ok(Action::Edited) };
+    let base = formatter.format_all(&[&base])?;
+    Ok(match () {
+        () if same_lines(&current[0], after) => Action::Unchanged,
+        () if same_lines(&current[0], &base[0]) => Action::Updated,
+        () => Action::Edited,
+    })
 }
 
 /// A checkout may have turned the line ends.

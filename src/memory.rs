@@ -135,6 +135,8 @@ pub struct Last {
     /// What the options resolved to.
     pub resolved: toml::Table,
     pub files: Files,
+    /// The files of the agent runtime, which belong to every context.
+    pub runtime: Files,
 }
 
 /// `.sagents/<context>/files.toml`: what the generator put there.
@@ -158,15 +160,34 @@ impl Last {
             Some(text) => Some(serde_json::from_str(&text).map_err(|error| damaged(&schema_file(context), &error))?),
             None => None,
         };
-        let files = match tree.read(&files_file(context))? {
-            Some(text) => toml::from_str(&text).map_err(|error| damaged(&files_file(context), &error.message()))?,
-            None => Files::default(),
-        };
         let resolved = match tree.read(&resolved_file(context))? {
             Some(text) => toml::from_str(&text).map_err(|error| damaged(&resolved_file(context), &error.message()))?,
             None => toml::Table::new(),
         };
-        Ok(Self { schema, resolved, files })
+        let files = Files::read(tree, context)?;
+        let runtime = Files::read(tree, &ModulePath::runtime())?;
+        Ok(Self { schema, resolved, files, runtime })
+    }
+
+    /// Where the last rendering of a file is kept, if the file was generated.
+    pub fn base(&self, context: &ModulePath, path: &Utf8Path) -> Option<Utf8PathBuf> {
+        let knows = |files: &Files| files.generated.iter().any(|known| known == path);
+        if knows(&self.files) {
+            Some(base_file(context, path))
+        } else if knows(&self.runtime) {
+            Some(base_file(&ModulePath::runtime(), path))
+        } else {
+            None
+        }
+    }
+}
+
+impl Files {
+    fn read(tree: &Tree, home: &ModulePath) -> Result<Self> {
+        match tree.read(&files_file(home))? {
+            Some(text) => toml::from_str(&text).map_err(|error| damaged(&files_file(home), &error.message())),
+            None => Ok(Self::default()),
+        }
     }
 }
 

@@ -7,6 +7,9 @@ use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
 
 use crate::failure::{Failure, Result};
 
+/// The module of the agent runtime, at the crate's root.
+pub const RUNTIME: &str = "sagents";
+
 /// What messages call the module that is generated.
 const CONTEXT: &str = "CONTEXT";
 
@@ -84,6 +87,11 @@ impl ModulePath {
                 .help(format!("add the module's name, for example `{example}`")));
         }
         Ok(Self(names))
+    }
+
+    /// The agent runtime, which the contexts of a host share.
+    pub fn runtime() -> Self {
+        Self(vec![Name(RUNTIME.to_owned())])
     }
 
     pub fn of(names: impl IntoIterator<Item = Name>) -> Self {

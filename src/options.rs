@@ -405,7 +405,7 @@ fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) ->
         return Err(Failure::usage(format!("CONTEXT: src/{first} has a meaning for cargo"))
             .help("use another name, for example `conversations`"));
     }
-    if first == "sagents" {
+    if first == names::RUNTIME {
         return Err(Failure::usage("CONTEXT: `sagents` is kept for the agent runtime")
             .help("use another name, for example `conversations`"));
     }

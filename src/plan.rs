@@ -29,8 +29,9 @@ pub struct Plan {
 /// What should stand at a path, and whose it is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// Generated Rust, before formatting. Reruns bring it up to date.
-    Generated(String),
+    /// Generated Rust, before formatting. Reruns bring it up to date. It is remembered with the context or with the
+    /// runtime.
+    Generated { text: String, home: ModulePath },
     /// Created if it is missing; the host's from then on. Rust is formatted.
     Once(String),
     /// A file of the host's, with lines added.
@@ -47,6 +48,7 @@ pub fn plan(options: &Options, given: &Given, host: &Host, last: &Last, now: Dat
     let migrations = builder.migrate(&schema, now)?;
     builder.add_scope()?;
     let module = builder.place(&options.context, true)?;
+    builder.add_runtime()?;
     let words = Words::new(options, module.public, &crate_name(&host.package));
     builder.add_context(&module, &words, &migrations);
     builder.wire_manifest()?;
@@ -159,8 +161,21 @@ impl<'a> Builder<'a> {
                 None => module.file.clone(),
                 Some(name) => module.directory.join(format!("{name}.rs")),
             };
-            self.add(path, Planned::Generated(text));
+            self.add(path, Planned::Generated { text, home: self.options.context.clone() });
         }
+    }
+
+    fn add_runtime(&mut self) -> Result<()> {
+        let home = ModulePath::runtime();
+        let module = self.place(&home, true)?;
+        for (name, text) in templates::RUNTIME {
+            let path = match name {
+                None => module.file.clone(),
+                Some(name) => module.directory.join(format!("{name}.rs")),
+            };
+            self.add(path, Planned::Generated { text: (*text).to_owned(), home: home.clone() });
+        }
+        Ok(())
     }
 
     /// Where a module is or will be. Parents that are missing are created, and every `mod` line on the way is added.
@@ -258,12 +273,14 @@ fn main() {
     fn remember(&mut self, given: &Given, schema: &Schema, migrations: Vec<Utf8PathBuf>) -> Result<()> {
         let context = &self.options.context;
         let mut files = Files { generated: Vec::new(), once: self.last.files.once.clone(), migrations };
+        let mut runtime = Files::default();
         let mut bases = Vec::new();
         for (path, planned) in &self.files {
             match planned {
-                Planned::Generated(text) => {
-                    files.generated.push(path.clone());
-                    bases.push((memory::base_file(context, path), text.clone()));
+                Planned::Generated { text, home } => {
+                    let inventory = if home == context { &mut files } else { &mut runtime };
+                    inventory.generated.push(path.clone());
+                    bases.push((memory::base_file(home, path), text.clone()));
                 }
                 Planned::Once(_) => files.once.push(path.clone()),
                 Planned::Edit { .. } | Planned::Migration(_) | Planned::Memory(_) => {}
@@ -274,10 +291,12 @@ fn main() {
         files.once.dedup();
         let resolved = toml::to_string(&self.options.resolved()).expect("resolved options are plain values");
         let schema = serde_json::to_string_pretty(schema).expect("a schema is plain data") + "\n";
-        let inventory = toml::to_string_pretty(&files).expect("a list of files is plain data");
+        for (home, files) in [(context, files), (&ModulePath::runtime(), runtime)] {
+            let inventory = toml::to_string_pretty(&files).expect("a list of files is plain data");
+            self.add(memory::files_file(home), Planned::Memory(inventory));
+        }
         self.add(memory::resolved_file(context), Planned::Memory(resolved));
         self.add(memory::schema_file(context), Planned::Memory(schema));
-        self.add(memory::files_file(context), Planned::Memory(inventory));
         self.add(memory::OPTIONS_FILE, Planned::Memory(memory::options_text(&self.host.tree, context, given)?));
         for (path, text) in bases {
             self.add(path, Planned::Memory(text));
@@ -323,9 +342,10 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
     let mut needs = vec![
         need("chrono", "0.4", "0.4.31", &["clock", "serde", "std"] as &[_]),
         need("serde", "1.0", "1.0.0", &["derive"]),
-        need("serde_json", "1.0", "1.0.0", &[]),
+        need("serde_json", "1.0", "1.0.0", &["float_roundtrip"]),
         need("sqlx", sqlx, "0.8.4", &["chrono", "derive", "json", "runtime-tokio", "sqlite", "uuid"]),
         need("thiserror", "2.0", "1.0.0", &[]),
+        need("tracing", "0.1", "0.1.0", &[]),
         need("uuid", "1.10", "1.10.0", &["serde", "v7"]),
     ];
     if host.is_new() {

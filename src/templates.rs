@@ -31,6 +31,7 @@ pub struct Words {
     owner: Option<OwnerWords>,
     owner_and: String,
     c_owner_and: String,
+    s_owner_and: String,
     owner_first: String,
     owner_value: &'static str,
     bind_owner: &'static str,
@@ -111,6 +112,7 @@ impl Words {
             owner: owner.as_ref().map(|owner| OwnerWords::new(owner, *database)),
             owner_and: with_column(|column| format!("{column} = $0 AND ")),
             c_owner_and: with_column(|column| format!("c.{column} = $0 AND ")),
+            s_owner_and: with_column(|column| format!("s.{column} = $0 AND ")),
             owner_first: with_column(|column| format!("{column}, ")),
             owner_value: if_owner("$0, ", ""),
             bind_owner: if_owner("\n.bind(owner.id())", ""),
@@ -314,6 +316,12 @@ struct Scope<'a> {
 }
 
 #[derive(Template)]
+#[template(path = "rust/states.rs", escape = "none")]
+struct States<'a> {
+    w: &'a Words,
+}
+
+#[derive(Template)]
 #[template(path = "rust/values.rs", escape = "none")]
 struct Values;
 
@@ -325,6 +333,7 @@ struct Tests<'a> {
     stand_in: Option<StandIn>,
     /// Whose conversation it is that housekeeping leaves.
     other: &'static str,
+    bind_alice: &'static str,
 }
 
 #[derive(Template)]
@@ -340,6 +349,19 @@ struct Main<'a> {
     migrations: String,
 }
 
+/// The agent runtime, which is the same in every host: plain Rust that this package tests in place.
+pub const RUNTIME: &[(Option<&str>, &str)] = &[
+    (None, include_str!("../templates/runtime/sagents.rs")),
+    (Some("display"), include_str!("../templates/runtime/display.rs")),
+    (Some("json"), include_str!("../templates/runtime/json.rs")),
+    (Some("message"), include_str!("../templates/runtime/message.rs")),
+    (Some("persistence"), include_str!("../templates/runtime/persistence.rs")),
+    (Some("runtime"), include_str!("../templates/runtime/runtime.rs")),
+    (Some("serializer"), include_str!("../templates/runtime/serializer.rs")),
+    (Some("state"), include_str!("../templates/runtime/state.rs")),
+    (Some("todo"), include_str!("../templates/runtime/todo.rs")),
+];
+
 /// The files of a context below its directory, and the context itself first. `migrations` are relative to the package.
 pub fn context(options: &Options, words: &Words, migrations: &[String]) -> Vec<(Option<&'static str>, String)> {
     let w = words;
@@ -348,6 +370,7 @@ pub fn context(options: &Options, words: &Words, migrations: &[String]) -> Vec<(
         migrations,
         stand_in: options.owner.as_ref().and_then(|owner| stand_in(owner, options.database)),
         other: if options.owner.is_some() { "bob" } else { "alice" },
+        bind_alice: if options.owner.is_some() { "\n.bind(alice().id())" } else { "" },
     };
     let mut files = vec![
         (None, render(&Context { w })),
@@ -356,6 +379,7 @@ pub fn context(options: &Options, words: &Words, migrations: &[String]) -> Vec<(
         (Some("display_message"), render(&DisplayMessage { w })),
         (Some("messages"), render(&Messages { w })),
         (Some("scope"), render(&Scope { w })),
+        (Some("states"), render(&States { w })),
         (Some("tool_calls"), render(&ToolCalls { w })),
         (Some("values"), render(&Values)),
     ];

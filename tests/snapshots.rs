@@ -1,7 +1,7 @@
 //! Whole rendered trees, one for each kind of options, under `snapshots/`.
 //!
 //! `user` is a whole tree. The others are their difference from it, which holds the same and shows what the options
-//! change. The generator's own copies (`.sagents/*/base`) repeat the tree unformatted and are left out.
+//! change. Copies are left out: of the tree under `.sagents/*/base`, and of `templates/runtime/`.
 
 mod support;
 
@@ -137,7 +137,8 @@ fn difference(host: &Host) -> String {
 
 /// The files of a host. The version of the new migration, which is a time, is replaced.
 fn tree(host: &Host) -> BTreeMap<String, String> {
-    let files = host.files().into_iter().filter(|(path, _)| !path.contains("/base/"));
+    let is_copy = |path: &str| path.contains("/base/") || path.starts_with("src/sagents");
+    let files = host.files().into_iter().filter(|(path, _)| !is_copy(path));
     let texts: BTreeMap<_, _> = files.map(|(path, bytes)| (path, String::from_utf8(bytes).unwrap())).collect();
     let stamp =
         texts.keys().find_map(|path| Some(path.strip_prefix("migrations/")?.split_once("_create_")?.0.to_owned()));

@@ -26,6 +26,7 @@ mod conversation;
 mod display_message;
 mod messages;
 mod scope;
+mod states;
 {%- if w.tests %}
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,7 @@ use sqlx::{Sqlite, Transaction};
 use uuid::Uuid;
 
 use self::values::{clean_json, clean_text, now, timestamp};
+use crate::sagents::{ReadError, Revision};
 
 pub use self::agent_state::AgentState;
 pub use self::conversation::{
@@ -59,6 +61,7 @@ pub use self::display_message::{
     Role, ToolStatus,
 };
 pub use self::scope::{Owner, OwnerScope};
+pub use self::states::Saved;
 
 /// Why a call did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +79,15 @@ pub enum Error {
     #[error("the scope has no {{ owner.noun }}")]
     NoOwner,
 {%- endif %}
+    /// Somebody else saved the agent's state meanwhile.
+    #[error("the agent's state was saved meanwhile, as revision {}", current.0)]
+    Conflict {
+        /// What is there now.
+        current: Revision,
+    },
+    /// The agent's state cannot be read.
+    #[error(transparent)]
+    DeserializationFailed(#[from] ReadError),
     /// The call itself cannot be carried out.
     #[error("invalid: {0}")]
     Invalid(String),

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 use sqlx::FromRow;
 use uuid::Uuid;
 
+use super::values::{clean_json, clean_text};
 use super::{Error, Result};
+use crate::sagents::{DisplayItem, DisplayKind, MessageRole};
 
 /// A row of `{{ w.prefix }}display_messages`: one item that a person sees.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
@@ -116,20 +118,47 @@ impl NewDisplayMessage {
         self
     }
 
-    pub(super) fn validate(&self) -> Result<()> {
+    /// An item of a message as a person sees it.
+    pub(super) fn shown(role: MessageRole, item: DisplayItem) -> Self {
+        let role = match role {
+            MessageRole::System => Role::System,
+            MessageRole::User => Role::User,
+            MessageRole::Assistant => Role::Assistant,
+            MessageRole::Tool => Role::Tool,
+        };
+        let (content_type, tool_call_id, status) = match item.kind {
+            DisplayKind::Text => (ContentType::Text, None, None),
+            DisplayKind::Thinking => (ContentType::Thinking, None, None),
+            DisplayKind::ToolCall { call_id } => {
+                let status = Some(ToolStatus::Pending);
+                (ContentType::ToolCall, Some(call_id), status)
+            }
+            DisplayKind::ToolResult { call_id } => (ContentType::ToolResult, Some(call_id), None),
+        };
+        Self {
+            metadata: item.metadata,
+            tool_call_id,
+            status,
+            ..Self::new(role, content_type, item.content)
+        }
+    }
+
+    /// As it can be stored, unless it contradicts itself.
+    pub(super) fn checked(mut self) -> Result<Self> {
+        let is_call = self.content_type == ContentType::ToolCall;
         if self.item < 0 {
             return Err(Error::Invalid("the item of a message is negative".into()));
         }
-        match self.content_type {
-            ContentType::ToolCall if self.tool_call_id.is_none() || self.status.is_none() => Err(
-                Error::Invalid("a tool call needs its id and a status".into()),
-            ),
-            ContentType::ToolCall => Ok(()),
-            _ if self.status.is_some() => {
-                Err(Error::Invalid("only a tool call has a status".into()))
-            }
-            _ => Ok(()),
+        if is_call && (self.tool_call_id.is_none() || self.status.is_none()) {
+            return Err(Error::Invalid("a tool call needs its id and a status".into()));
         }
+        if !is_call && self.status.is_some() {
+            return Err(Error::Invalid("only a tool call has a status".into()));
+        }
+        self.content = clean_text(&self.content);
+        self.tool_call_id = self.tool_call_id.as_deref().map(clean_text);
+        self.metadata = clean_json(self.metadata)?;
+        Ok(self)
     }
 }
 

@@ -4,11 +4,12 @@ use sqlx::types::Json;
 use sqlx::{FromRow as _, Row as _};
 use uuid::Uuid;
 
-use super::values::{clean_json, clean_text, now, timestamp};
+use super::values::{clean_text, now, timestamp};
 use super::{
-    {{ w.context }}, DisplayMessage, Error, MessagePage, MessagePosition, NewDisplayMessage,
+    {{ w.context }}, DisplayMessage, Error, MessagePage, MessagePosition, NewDisplayMessage,{% if w.owner.is_some() %} Owner,{% endif %}
     OwnerScope, Result, retry, touch,
 };
+use crate::sagents::{Message, display_items};
 
 impl {{ w.context }} {
     /// Appends an item to what a person sees. Repeating the call with the same message id and item
@@ -24,11 +25,46 @@ impl {{ w.context }} {
         conversation_id: Uuid,
         message: NewDisplayMessage,
     ) -> Result<DisplayMessage> {
-        const TAKE_SEQUENCE: &str = r#"
+        let mut stored = self.append(scope, conversation_id, vec![message]).await?;
+        stored.pop().ok_or(Error::NotFound)
+    }
+
+    /// Stores everything that a message shows, in its order: texts, thoughts, tool calls as pending,
+    /// and tool results. Repeating the call with the same message id stores nothing and returns what
+    /// the first one stored.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the caller has no such conversation, [`Error::Invalid`] if a value is
+    /// nested too deeply.
+    pub async fn save_message(
+        &self,
+        scope: &impl OwnerScope,
+        conversation_id: Uuid,
+        message_id: Uuid,
+        message: &Message,
+    ) -> Result<Vec<DisplayMessage>> {
+        let shown = display_items(message).into_iter().zip(0..);
+        let items = shown.map(|(shown, item)| NewDisplayMessage {
+            message_id,
+            item,
+            ..NewDisplayMessage::shown(message.role, shown)
+        });
+        self.append(scope, conversation_id, items.collect()).await
+    }
+
+    /// Appends items of one message, all of them or none.
+    async fn append(
+        &self,
+        scope: &impl OwnerScope,
+        conversation_id: Uuid,
+        messages: Vec<NewDisplayMessage>,
+    ) -> Result<Vec<DisplayMessage>> {
+        const TAKE_SEQUENCES: &str = r#"
             UPDATE {{ w.conversations }}
-            SET next_sequence = next_sequence + 1, updated_at = $2
+            SET next_sequence = next_sequence + $2, updated_at = $3
             WHERE {{ w.owner_and }}id = $1
-            RETURNING next_sequence - 1"#;
+            RETURNING next_sequence - $2"#;
         const INSERT: &str = r#"
             INSERT INTO {{ w.display_messages }}
                 ({{ w.owner_first }}conversation_id, sequence, message_id, item, role, content_type,
@@ -36,53 +72,74 @@ impl {{ w.context }} {
             VALUES ({{ w.owner_value }}$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
             ON CONFLICT ({{ w.owner_first }}conversation_id, message_id, item) DO NOTHING
             RETURNING *"#;
-        const SELECT: &str = r#"
-            SELECT * FROM {{ w.display_messages }}
-            WHERE {{ w.owner_and }}conversation_id = $1 AND message_id = $2 AND item = $3"#;
 
         {{ w.take_owner }}
-        message.validate()?;
-        let content = clean_text(&message.content);
-        let tool_call_id = message.tool_call_id.as_deref().map(clean_text);
-        let metadata = clean_json(message.metadata)?;
+        let messages = messages.into_iter().map(NewDisplayMessage::checked);
+        let messages = messages.collect::<Result<Vec<_>>>()?;
+        let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
         retry(|| async {
             let now = timestamp(now());
             let mut tx = self.begin().await?;
-            let sequence: i64 = sqlx::query_scalar(TAKE_SEQUENCE){{ w.bind_owner }}
+            let first: i64 = sqlx::query_scalar(TAKE_SEQUENCES){{ w.bind_owner }}
                 .bind(conversation_id)
+                .bind(count)
                 .bind(&now)
                 .fetch_optional(&mut *tx)
                 .await?
                 .ok_or(Error::NotFound)?;
-            let inserted: Option<DisplayMessage> = sqlx::query_as(INSERT){{ w.bind_owner }}
-                .bind(conversation_id)
-                .bind(sequence)
-                .bind(message.message_id)
-                .bind(message.item)
-                .bind(message.role)
-                .bind(message.content_type)
-                .bind(&content)
-                .bind(Json(&metadata))
-                .bind(&tool_call_id)
-                .bind(message.status)
-                .bind(&now)
-                .fetch_optional(&mut *tx)
-                .await?;
-            if let Some(inserted) = inserted {
-                tx.commit().await?;
-                return Ok(inserted);
+            let mut stored = Vec::with_capacity(messages.len());
+            for (message, sequence) in messages.iter().zip(first..) {
+                let inserted: Option<DisplayMessage> = sqlx::query_as(INSERT){{ w.bind_owner }}
+                    .bind(conversation_id)
+                    .bind(sequence)
+                    .bind(message.message_id)
+                    .bind(message.item)
+                    .bind(message.role)
+                    .bind(message.content_type)
+                    .bind(&message.content)
+                    .bind(Json(&message.metadata))
+                    .bind(&message.tool_call_id)
+                    .bind(message.status)
+                    .bind(&now)
+                    .fetch_optional(&mut *tx)
+                    .await?;
+                let Some(inserted) = inserted else {
+                    // It is there already: give the sequences back.
+                    tx.rollback().await?;
+                    return self.stored({{ w.owner_arg }}conversation_id, &messages).await;
+                };
+                stored.push(inserted);
             }
-            // It is there already: give the sequence back.
-            tx.rollback().await?;
-            let first = sqlx::query_as(SELECT){{ w.bind_owner }}
-                .bind(conversation_id)
-                .bind(message.message_id)
-                .bind(message.item)
-                .fetch_optional(&self.pool)
-                .await?;
-            first.ok_or(Error::NotFound)
+            tx.commit().await?;
+            Ok(stored)
         })
         .await
+    }
+
+    /// The items of a message that were stored before.
+    async fn stored(
+        &self,
+        {{ w.owner_param }}
+        conversation_id: Uuid,
+        messages: &[NewDisplayMessage],
+    ) -> Result<Vec<DisplayMessage>> {
+        const SELECT: &str = r#"
+            SELECT * FROM {{ w.display_messages }}
+            WHERE {{ w.owner_and }}conversation_id = $1 AND message_id = $2
+              AND item BETWEEN $3 AND $4
+            ORDER BY item"#;
+
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
+            return Ok(Vec::new());
+        };
+        let stored = sqlx::query_as(SELECT){{ w.bind_owner }}
+            .bind(conversation_id)
+            .bind(first.message_id)
+            .bind(first.item)
+            .bind(last.item)
+            .fetch_all(&self.pool)
+            .await?;
+        Ok(stored)
     }
 
     /// A page of what a person sees, in the order of the conversation.

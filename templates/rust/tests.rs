@@ -19,6 +19,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::sagents::{Expect, Message, State, Todo, ToolCall};
 
 const MIGRATIONS: &[&str] = &[
 {%- for migration in migrations %}
@@ -195,6 +196,30 @@ async fn what_belongs_to_somebody_else_is_not_found() {
     ));
     assert!(matches!(
         db.mark_tool_executing(&bob(), id, "call_1").await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.save_agent_state(&bob(), id, &State::new(), Expect::Any).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.load_agent_state(&bob(), id).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.load_todos(&bob(), id).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.restore_unreadable(&bob(), id).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.set_interrupted(&bob(), id, true).await,
+        Err(Error::NotFound)
+    ));
+    assert!(matches!(
+        db.save_message(&bob(), id, Uuid::now_v7(), &Message::user("hello")).await,
         Err(Error::NotFound)
     ));
     assert!(matches!(
@@ -608,4 +633,139 @@ async fn what_cannot_be_stored_is_refused() {
         db.append_display_message(&alice(), id, confused).await,
         Err(Error::Invalid(_))
     ));
+}
+
+#[tokio::test]
+async fn a_state_reads_back_equal_and_a_late_writer_is_told() {
+    let db = Database::new().await;
+    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    assert!(matches!(db.load_agent_state(&alice(), id).await, Err(Error::NotFound)));
+    assert_eq!(db.load_todos(&alice(), id).await.unwrap(), []);
+
+    let mut state = State::new();
+    state.add_message(Message::user("nul\0byte"));
+    state.put_todo(Todo::new(1, "write"));
+    state.put_metadata("exact", json!([u64::MAX, i64::MIN, 0.1, 1e300, -0.0]));
+    let first = db.save_agent_state(&alice(), id, &state, Expect::NOTHING).await.unwrap();
+    let saved = db.load_agent_state(&alice(), id).await.unwrap();
+    assert_eq!((&saved.state, saved.revision), (&state, first));
+    assert_eq!(db.load_todos(&alice(), id).await.unwrap(), state.todos);
+
+    state.add_message(Message::assistant("hello"));
+    let write_id = Uuid::now_v7();
+    for _ in 0..2 {
+        let expect = Expect::Revision(first);
+        let second = db.save_agent_state_as(&alice(), id, &state, expect, write_id).await.unwrap();
+        assert_eq!(second, Revision(first.0 + 1), "repeating the save changes nothing");
+    }
+    let late = db.save_agent_state(&alice(), id, &State::new(), Expect::Revision(first)).await;
+    assert!(matches!(late, Err(Error::Conflict { current }) if current.0 == first.0 + 1));
+    assert_eq!(db.load_agent_state(&alice(), id).await.unwrap().state, state);
+    db.save_agent_state(&alice(), id, &State::new(), Expect::Any).await.unwrap();
+    assert_eq!(db.load_agent_state(&alice(), id).await.unwrap().state, State::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_two_writers_with_the_same_revision_one_wins() {
+    let db = Database::new().await;
+    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    let mut writers = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let conversations = db.conversations.clone();
+        writers.spawn(async move {
+            conversations.save_agent_state(&alice(), id, &State::new(), Expect::NOTHING).await
+        });
+    }
+    let mut won = 0;
+    for outcome in writers.join_all().await {
+        match outcome {
+            Ok(revision) => {
+                assert_eq!(revision, Revision(1));
+                won += 1;
+            }
+            Err(error) => assert!(matches!(error, Error::Conflict { current: Revision(1) }), "{error}"),
+        }
+    }
+    assert_eq!(won, 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_kept_aside_until_it_is_restored() {
+    const DAMAGE: &str = r#"
+        UPDATE {{ w.agent_states }} SET data = $2 WHERE {{ w.owner_and }}conversation_id = $1"#;
+    const ASIDE: &str = r#"SELECT CAST(unreadable_data AS BLOB) FROM {{ w.agent_states }}"#;
+
+    for damage in ["no JSON", "[]", r#"{"version":2}"#, r#"{"version":2,"state":{"messages":[1]}}"#] {
+        let db = Database::new().await;
+        let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+        let revision = db.save_agent_state(&alice(), id, &State::new(), Expect::Any).await.unwrap();
+        sqlx::query(DAMAGE){{ bind_alice }}
+            .bind(id)
+            .bind(damage)
+            .execute(&db.pool)
+            .await
+            .unwrap();
+        assert!(matches!(
+            db.load_agent_state(&alice(), id).await,
+            Err(Error::DeserializationFailed(_))
+        ));
+
+        let expect = Expect::Unreadable(revision);
+        let mut revision = db.save_agent_state(&alice(), id, &State::new(), expect).await.unwrap();
+        for _ in 0..10 {
+            let expect = Expect::Revision(revision);
+            revision = db.save_agent_state(&alice(), id, &State::new(), expect).await.unwrap();
+        }
+        let aside: Vec<u8> = sqlx::query_scalar(ASIDE).fetch_one(&db.pool).await.unwrap();
+        assert_eq!(aside, damage.as_bytes());
+
+        // Whoever does not look is not allowed to lose it either.
+        db.restore_unreadable(&alice(), id).await.unwrap();
+        let refused = db.save_agent_state(&alice(), id, &State::new(), Expect::Any).await;
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+        db.restore_unreadable(&alice(), id).await.unwrap();
+        assert_eq!(db.load_agent_state(&alice(), id).await.unwrap().state, State::new());
+        let aside: Vec<u8> = sqlx::query_scalar(ASIDE).fetch_one(&db.pool).await.unwrap();
+        assert_eq!(aside, damage.as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn what_a_newer_version_wrote_is_not_overwritten() {
+    const FUTURE: &str = r#"UPDATE {{ w.agent_states }} SET data = '{"version":3,"state":{}}'"#;
+
+    let db = Database::new().await;
+    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    db.save_agent_state(&alice(), id, &State::new(), Expect::Any).await.unwrap();
+    sqlx::query(FUTURE).execute(&db.pool).await.unwrap();
+    for outcome in [
+        db.load_agent_state(&alice(), id).await.map(|_| ()),
+        db.save_agent_state(&alice(), id, &State::new(), Expect::Any).await.map(|_| ()),
+    ] {
+        let future = ReadError::FutureVersion { version: 3 };
+        assert!(matches!(outcome, Err(Error::DeserializationFailed(error)) if error == future));
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_stored_as_what_it_shows_and_only_once() {
+    let db = Database::new().await;
+    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    let mut message = Message::assistant("Let me look.");
+    message.tool_calls = vec![ToolCall::new("call_1", "search", json!({ "query": "sea" }))];
+    let message_id = Uuid::now_v7();
+    let stored = db.save_message(&alice(), id, message_id, &message).await.unwrap();
+    assert_eq!(db.save_message(&alice(), id, message_id, &message).await.unwrap(), stored);
+    let seen: Vec<_> = stored
+        .iter()
+        .map(|item| (item.sequence, item.item, item.content.as_str(), item.status))
+        .collect();
+    let pending = Some(ToolStatus::Pending);
+    assert_eq!(seen, [(0, 0, "Let me look.", None), (1, 1, "search", pending)]);
+    assert_eq!(stored[1].metadata["arguments"], json!({ "query": "sea" }));
+
+    let answer = Message::user("thanks");
+    let next = db.save_message(&alice(), id, Uuid::now_v7(), &answer).await.unwrap();
+    assert_eq!(next[0].sequence, 2);
+    assert!(db.set_interrupted(&alice(), id, true).await.unwrap().interrupted);
 }

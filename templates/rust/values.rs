@@ -24,34 +24,27 @@ pub(super) fn clean_text(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
 }
 
-/// As [`clean_text`], for every text in it.
+/// As [`clean_text`], for every text in it. A value may be nested to 100, so that it can be read
+/// back.
 pub(super) fn clean_json(map: Map<String, Value>) -> Result<Map<String, Value>> {
     fn clean(value: Value, depth: u32) -> Result<Value> {
-        let deeper = || match depth {
-            100 => Err(Error::Invalid(
-                "the metadata is nested deeper than 100".into(),
-            )),
-            _ => Ok(depth + 1),
-        };
+        if depth == 0 && matches!(value, Value::Array(_) | Value::Object(_)) {
+            return Err(Error::Invalid("the metadata is nested deeper than 100".into()));
+        }
         Ok(match value {
             Value::String(text) => Value::String(clean_text(&text)),
             Value::Array(items) => {
-                let depth = deeper()?;
-                let items = items.into_iter().map(|item| clean(item, depth));
+                let items = items.into_iter().map(|item| clean(item, depth - 1));
                 Value::Array(items.collect::<Result<_>>()?)
             }
-            Value::Object(map) => {
-                let depth = deeper()?;
-                let entries = map
-                    .into_iter()
-                    .map(|(key, value)| Ok((clean_text(&key), clean(value, depth)?)));
-                Value::Object(entries.collect::<Result<_>>()?)
-            }
+            Value::Object(map) => Value::Object(clean_entries(map, depth - 1)?),
             plain => plain,
         })
     }
-    match clean(Value::Object(map), 0)? {
-        Value::Object(map) => Ok(map),
-        _ => unreachable!("an object stays an object"),
+    fn clean_entries(map: Map<String, Value>, depth: u32) -> Result<Map<String, Value>> {
+        map.into_iter()
+            .map(|(key, value)| Ok((clean_text(&key), clean(value, depth)?)))
+            .collect()
     }
+    clean_entries(map, 100)
 }

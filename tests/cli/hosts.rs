@@ -54,10 +54,20 @@ fn a_library_gets_public_modules() {
     src/accounts.rs
     src/conversations.rs
     src/conversations/scope.rs
+    src/sagents.rs
+    src/sagents/display.rs
+    src/sagents/json.rs
+    src/sagents/message.rs
+    src/sagents/persistence.rs
+    src/sagents/runtime.rs
+    src/sagents/serializer.rs
+    src/sagents/state.rs
+    src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("src/lib.rs"), @"
     pub mod accounts;
     pub mod conversations;
+    pub mod sagents;
     ");
 }
 
@@ -74,10 +84,11 @@ fn a_library_gets_the_dependencies_that_it_lacks() {
     [dependencies]
     chrono = { version = "0.4", features = ["serde"] }
     serde = { version = "1.0", features = ["derive"] }
-    serde_json = "1.0"
+    serde_json = { version = "1.0", features = ["float_roundtrip"] }
     sqlx = { version = "0.9", features = ["chrono", "runtime-tokio", "sqlite", "uuid"] }
     thiserror = "2.0"
     tokio = { version = "1.40", features = ["time"] }
+    tracing = "0.1"
     uuid = { version = "1.10", features = ["serde", "v7"] }
 
     [dev-dependencies]
@@ -92,6 +103,7 @@ fn a_binary_gets_private_modules_that_may_be_unused() {
     assert_snapshot!(host.read("src/main.rs"), @"
     mod accounts;
     mod conversations;
+    mod sagents;
 
     fn main() {}
     ");
@@ -105,6 +117,7 @@ fn of_a_library_and_a_binary_the_library_gets_the_code() {
     assert_snapshot!(host.read("src/lib.rs"), @"
     pub mod accounts;
     pub mod conversations;
+    pub mod sagents;
     ");
     assert_eq!(host.read("src/main.rs"), "fn main() {}\n");
 }
@@ -116,6 +129,7 @@ fn of_several_binaries_the_packages_own_gets_the_code() {
     assert_snapshot!(host.read("src/main.rs"), @"
     mod accounts;
     mod conversations;
+    mod sagents;
 
     fn main() {}
     ");
@@ -137,6 +151,15 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/accounts.rs
     web/src/conversations.rs
     web/src/conversations/scope.rs
+    web/src/sagents.rs
+    web/src/sagents/display.rs
+    web/src/sagents/json.rs
+    web/src/sagents/message.rs
+    web/src/sagents/persistence.rs
+    web/src/sagents/runtime.rs
+    web/src/sagents/serializer.rs
+    web/src/sagents/state.rs
+    web/src/sagents/todo.rs
     ");
 }
 
@@ -190,6 +213,7 @@ fn a_renamed_sqlx_is_known_by_its_name() {
 
     pub mod accounts;
     pub mod conversations;
+    pub mod sagents;
 
     use std::fmt;
     ");
@@ -223,9 +247,10 @@ fn an_entry_for_sqlx_is_extended_and_never_replaced() {
     [dependencies]
     chrono = { version = "0.4", features = ["serde"] }
     serde = { version = "1.0", features = ["derive"] }
-    serde_json = "1.0"
+    serde_json = { version = "1.0", features = ["float_roundtrip"] }
     thiserror = "2.0"
     tokio = { version = "1.40", features = ["time"] }
+    tracing = "0.1"
     uuid = { version = "1.10", features = ["serde", "v7"] }
 
     [dev-dependencies]
@@ -250,10 +275,20 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/accounts/mod.rs
     src/conversations/mod.rs
     src/conversations/scope.rs
+    src/sagents/display.rs
+    src/sagents/json.rs
+    src/sagents/message.rs
+    src/sagents/mod.rs
+    src/sagents/persistence.rs
+    src/sagents/runtime.rs
+    src/sagents/serializer.rs
+    src/sagents/state.rs
+    src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("src/lib.rs"), @"
     pub mod accounts;
     pub mod conversations;
+    pub mod sagents;
     mod util;
     ");
 }
@@ -372,6 +407,7 @@ fn what_stands_on_top_of_a_file_stays_there() {
 
     pub mod accounts;
     pub mod conversations;
+    pub mod sagents;
 
     use std::fmt;
 
@@ -395,6 +431,7 @@ fn a_mod_line_goes_to_its_place_among_others() {
     pub mod accounts;
     pub mod alpha;
     pub mod conversations;
+    pub mod sagents;
     pub mod zulu; // the last
 
     #[cfg(test)]
@@ -439,6 +476,15 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/accounts.rs
     src/chat/conversations.rs
     src/chat/conversations/scope.rs
+    src/sagents.rs
+    src/sagents/display.rs
+    src/sagents/json.rs
+    src/sagents/message.rs
+    src/sagents/persistence.rs
+    src/sagents/runtime.rs
+    src/sagents/serializer.rs
+    src/sagents/state.rs
+    src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("src/chat.rs"), @"
     //! Talking.
@@ -457,6 +503,7 @@ fn a_parent_that_is_missing_is_created() {
     host.generate(line);
     assert_snapshot!([host.read("src/lib.rs"), host.read("src/chat.rs"), host.read("src/chat/log.rs")].join("---\n"), @"
     pub mod chat;
+    pub mod sagents;
     ---
     //! Who is asking, and for which user.
 
@@ -520,6 +567,7 @@ fn a_scope_may_be_at_the_crates_root() {
     host.generate("gen persistence conversations -s MyApp.Scope");
     assert_snapshot!(host.read("src/lib.rs"), @"
     pub mod conversations;
+    pub mod sagents;
 
     pub struct Scope {
         pub user_id: Option<uuid::Uuid>,
@@ -529,6 +577,7 @@ fn a_scope_may_be_at_the_crates_root() {
     created.generate("gen persistence conversations -s crate::Scope");
     assert_snapshot!(created.read("src/lib.rs"), @"
     pub mod conversations;
+    pub mod sagents;
 
     /// On whose behalf a call is made. What belongs to the user is reached through one.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -563,9 +612,10 @@ fn without_wiring_the_lines_are_printed_and_the_hosts_files_stay() {
     Add to Cargo.toml:
       chrono = { version = "0.4", features = ["serde"] }
       serde = { version = "1.0", features = ["derive"] }
-      serde_json = "1.0"
+      serde_json = { version = "1.0", features = ["float_roundtrip"] }
       sqlx = { version = "0.9", features = ["chrono", "runtime-tokio", "sqlite", "uuid"] }
       thiserror = "2.0"
+      tracing = "0.1"
       uuid = { version = "1.10", features = ["serde", "v7"] }
       tokio = { version = "1.40", features = ["time"] }
       tokio = { version = "1.40", features = ["macros", "rt-multi-thread"] } # in [dev-dependencies]
@@ -573,6 +623,7 @@ fn without_wiring_the_lines_are_printed_and_the_hosts_files_stay() {
     Add to src/lib.rs:
       pub mod accounts;
       pub mod conversations;
+      pub mod sagents;
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
 
@@ -635,6 +686,7 @@ fn two_contexts_share_a_host() {
     assert_snapshot!(host.read("src/lib.rs"), @"
     pub mod accounts;
     pub mod conversations;
+    pub mod sagents;
     pub mod support_chats;
     ");
     assert_a_second_run_changes_nothing(&host, PLAIN);
@@ -733,7 +785,7 @@ fn a_link_inside_the_package_is_followed_and_stays_one() {
     host.generate(PLAIN);
     assert!(host.root().join("src/lib.rs").is_symlink());
     assert!(host.exists("real/0002_create_sagents_persistence.sql"));
-    assert_eq!(host.read("real/lib.rs"), "pub mod accounts;\npub mod conversations;\n");
+    assert_eq!(host.read("real/lib.rs"), "pub mod accounts;\npub mod conversations;\npub mod sagents;\n");
 }
 
 #[test]
@@ -761,6 +813,15 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/conversations/scope.rs
     src/lib.rs
     src/main.rs
+    src/sagents.rs
+    src/sagents/display.rs
+    src/sagents/json.rs
+    src/sagents/message.rs
+    src/sagents/persistence.rs
+    src/sagents/runtime.rs
+    src/sagents/serializer.rs
+    src/sagents/state.rs
+    src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("Cargo.toml"), @r#"
     [package]
@@ -771,10 +832,11 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     [dependencies]
     chrono = { version = "0.4", features = ["serde"] }
     serde = { version = "1.0", features = ["derive"] }
-    serde_json = "1.0"
+    serde_json = { version = "1.0", features = ["float_roundtrip"] }
     sqlx = { version = "0.9", features = ["chrono", "runtime-tokio", "sqlite", "uuid"] }
     thiserror = "2.0"
     tokio = { version = "1.40", features = ["macros", "rt-multi-thread", "time"] }
+    tracing = "0.1"
     uuid = { version = "1.10", features = ["serde", "v7"] }
     "#);
     assert_a_second_run_changes_nothing(&host, line);

@@ -170,9 +170,10 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       updated   Cargo.toml
                 + chrono = { version = "0.4", features = ["serde"] }
                 + serde = { version = "1.0", features = ["derive"] }
-                + serde_json = "1.0"
+                + serde_json = { version = "1.0", features = ["float_roundtrip"] }
                 + sqlx = { version = "0.9", features = ["chrono", "runtime-tokio", "sqlite", "uuid"] }
                 + thiserror = "2.0"
+                + tracing = "0.1"
                 + uuid = { version = "1.10", features = ["serde", "v7"] }
                 + tokio = { version = "1.40", features = ["time"] }
                 + tokio = { version = "1.40", features = ["macros", "rt-multi-thread"] } # in [dev-dependencies]
@@ -185,6 +186,16 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       updated   src/lib.rs
                 + pub mod accounts;
                 + pub mod conversations;
+                + pub mod sagents;
+      created   src/sagents/display.rs
+      created   src/sagents/json.rs
+      created   src/sagents/message.rs
+      created   src/sagents/persistence.rs
+      created   src/sagents/runtime.rs
+      created   src/sagents/serializer.rs
+      created   src/sagents/state.rs
+      created   src/sagents/todo.rs
+      created   src/sagents.rs
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
 
@@ -363,7 +374,7 @@ fn the_report_is_json_for_scripts() {
     assert_eq!(keys, ["changed", "context", "dry_run", "files", "next", "notes", "options", "unwired"]);
     assert_eq!(json["changed"], true);
     assert_snapshot!(json["next"].to_string(), @r#"[{"command":"sqlx migrate run --source migrations","why":"creates the tables in DATABASE_URL"}]"#);
-    assert_snapshot!(json["unwired"][1].to_string(), @r#"{"lines":["pub mod accounts;","pub mod conversations;"],"path":"src/lib.rs"}"#);
+    assert_snapshot!(json["unwired"][1].to_string(), @r#"{"lines":["pub mod accounts;","pub mod conversations;","pub mod sagents;"],"path":"src/lib.rs"}"#);
 }
 
 #[test]

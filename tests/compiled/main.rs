@@ -119,6 +119,8 @@ fn write_matrix(host: &Host) {
         ("migrations/0002_odd.down.sql", include_str!("hosts/odd.down.sql")),
         ("tests/concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
         ("tests/migrations.rs", include_str!("hosts/tests/migrations.rs")),
+        ("tests/states.rs", &include_str!("hosts/tests/states.rs").replace("// {{ guide }}\n", &guide())),
+        ("tests/strategies/mod.rs", include_str!("../runtime/strategies.rs")),
     ] {
         host.write(&format!("matrix/{path}"), text);
     }
@@ -130,6 +132,22 @@ fn write_matrix(host: &Host) {
         let text = include_str!("hosts/tests/tenants.rs").replace("// {{ owners }}\n", owners);
         host.write(&format!("matrix/tests/tenants_{name}.rs"), &text);
     }
+}
+
+/// The examples of the runtime's documentation, each as a test.
+fn guide() -> String {
+    let mut tests = String::new();
+    let documentation = include_str!("../../templates/runtime/sagents.rs").lines();
+    let mut lines = documentation.map_while(|line| line.strip_prefix("//!")).map(|line| line.trim_start_matches(' '));
+    let mut count = 0;
+    while lines.any(|line| line == "```ignore") {
+        count += 1;
+        let example: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
+        tests += &include_str!("hosts/tests/example.rs").replace("example_0", &format!("example_{count}"));
+        tests = tests.replace("// {{ example }}", &example.join("\n"));
+    }
+    assert_eq!(count, 6, "every usage pattern has its example");
+    tests
 }
 
 #[test]

@@ -1,0 +1,191 @@
+//! What an agent knows, through a real database: nothing is lost, whatever it is.
+
+mod strategies;
+
+use std::path::{Path, PathBuf};
+
+use matrix::conversations::{Conversations, Error, NewConversation, connect};
+use matrix::sagents;
+use matrix::sagents::{
+    AgentPersistence as _, Expect, Lifecycle, LoadContext, Message, ReadError, State,
+};
+use matrix::scopes::{Scope, User};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_state_reads_back_equal(state in strategies::state()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let db = Database::new().await;
+            let id = db.conversation().await;
+            db.layer.save_agent_state(&scope(), id, &state, Expect::NOTHING).await.unwrap();
+            let saved = db.layer.load_agent_state(&scope(), id).await.unwrap();
+            prop_assert_eq!(&saved.state, &state);
+            // A message shows something or nothing, but never fails.
+            for message in &state.messages {
+                db.layer.save_message(&scope(), id, Uuid::now_v7(), message).await.unwrap();
+            }
+            Ok(())
+        })?;
+    }
+}
+
+#[tokio::test]
+async fn nesting_past_the_limit_is_refused_with_its_place() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let nested =
+        |depth| (0..depth).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
+    let mut state = State::new();
+    state.put_metadata("deep", nested(100));
+    db.layer
+        .save_agent_state(&scope(), id, &state, Expect::Any)
+        .await
+        .unwrap();
+    assert_eq!(
+        db.layer.load_agent_state(&scope(), id).await.unwrap().state,
+        state
+    );
+    state.put_metadata("deep", nested(101));
+    let refused = db
+        .layer
+        .save_agent_state(&scope(), id, &state, Expect::Any)
+        .await;
+    let error = refused.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "invalid: state.metadata.deep is nested deeper than 100"
+    );
+}
+
+#[tokio::test]
+async fn ten_thousand_messages_are_saved_and_loaded() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let mut state = State::new();
+    state.add_messages((0..10_000).map(|n| Message::user(format!("{n} {}", "x".repeat(1024)))));
+    db.layer
+        .save_agent_state(&scope(), id, &state, Expect::NOTHING)
+        .await
+        .unwrap();
+    assert_eq!(
+        db.layer.load_agent_state(&scope(), id).await.unwrap().state,
+        state
+    );
+}
+
+#[tokio::test]
+async fn an_agent_starts_afresh_on_damage_and_loses_nothing() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let context = LoadContext::new(id);
+    let (mut state, expect) = State::load_or_new(&db.layer, &scope(), &context, State::new())
+        .await
+        .unwrap();
+    assert_eq!(
+        (expect, state.agent_id.as_ref()),
+        (Expect::NOTHING, Some(&context.agent_id))
+    );
+    state.add_message(Message::user("hello"));
+    let because = context.because(Lifecycle::Completion);
+    db.layer
+        .persist_state(&scope(), &state, expect, &because)
+        .await
+        .unwrap();
+
+    let damage = r#"{"version":2,"state":{"messages":[{"role":"robot"}]}}"#;
+    db.store(damage).await;
+    let fresh = State {
+        envelope: serde_json::Map::new(),
+        ..State::new()
+    };
+    let (state, expect) = State::load_or_new(&db.layer, &scope(), &context, fresh)
+        .await
+        .unwrap();
+    assert_eq!(state, State::new());
+    db.layer
+        .persist_state(&scope(), &state, expect, &because)
+        .await
+        .unwrap();
+    assert_eq!(db.aside().await.as_deref(), Some(damage));
+    db.layer.restore_unreadable(&scope(), id).await.unwrap();
+    let error = db
+        .layer
+        .load_agent_state(&scope(), id)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        r#"the state is damaged: state.messages[0].role: "robot" is no role"#
+    );
+
+    db.store(r#"{"version":3,"state":{}}"#).await;
+    let refused = State::load_or_new(&db.layer, &scope(), &context, State::new()).await;
+    let future = ReadError::FutureVersion { version: 3 };
+    assert!(matches!(refused, Err(Error::DeserializationFailed(error)) if error == future));
+}
+
+// {{ guide }}
+fn scope() -> Scope {
+    Scope {
+        user: User {
+            id: 1,
+            name: "somebody".to_owned(),
+        },
+    }
+}
+
+/// A database of its own; the files go away with it.
+struct Database {
+    layer: Conversations,
+    pool: sqlx::SqlitePool,
+    directory: PathBuf,
+}
+
+impl Database {
+    async fn new() -> Self {
+        let directory = std::env::temp_dir().join(format!("states-{}", Uuid::now_v7()));
+        std::fs::create_dir(&directory).unwrap();
+        let pool = connect(&format!("sqlite:{}", directory.join("test.db").display()))
+            .await
+            .unwrap();
+        let migrator = sqlx::migrate::Migrator::new(Path::new("migrations"));
+        migrator.await.unwrap().run(&pool).await.unwrap();
+        let insert = sqlx::raw_sql("INSERT INTO users (id, name) VALUES (1, 'a')");
+        insert.execute(&pool).await.unwrap();
+        Self {
+            layer: Conversations::new(pool.clone()),
+            pool,
+            directory,
+        }
+    }
+
+    async fn conversation(&self) -> Uuid {
+        self.layer
+            .create_conversation(&scope(), NewConversation::new())
+            .await
+            .unwrap()
+            .id
+    }
+
+    async fn store(&self, data: &str) {
+        let update = sqlx::query("UPDATE sagents_agent_states SET data = $1").bind(data);
+        update.execute(&self.pool).await.unwrap();
+    }
+
+    async fn aside(&self) -> Option<String> {
+        let select = sqlx::query_scalar("SELECT unreadable_data FROM sagents_agent_states");
+        select.fetch_one(&self.pool).await.unwrap()
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
