@@ -137,14 +137,22 @@ pub struct List {
     pub json: bool,
 }
 
-const EXIT_CODES: &str = "\
+/// The exit codes stand once, and `concat!` takes no constants.
+macro_rules! exit_codes {
+    () => {
+        "\
 Exit codes:
   0  done, or up to date
   1  the file system refused, or a tool is missing
   2  bad command line or option value
-  5  a decision is needed that only a person or a flag can make";
+  5  a decision is needed that only a person or a flag can make"
+    };
+}
 
-const EXAMPLES: &str = "\
+const EXIT_CODES: &str = exit_codes!();
+
+const EXAMPLES: &str = concat!(
+    "\
 Examples:
   # A new project that runs at once
   sagents gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init
@@ -153,13 +161,12 @@ Examples:
   # What is there
   sagents list
 
-Exit codes:
-  0  done, or up to date
-  1  the file system refused, or a tool is missing
-  2  bad command line or option value
-  5  a decision is needed that only a person or a flag can make";
+",
+    exit_codes!()
+);
 
-const GEN_EXAMPLES: &str = "\
+const GEN_EXAMPLES: &str = concat!(
+    "\
 Examples:
   # A new project that runs at once
   sagents gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init
@@ -173,8 +180,6 @@ Examples:
   sagents gen persistence crate::chat::conversations -s crate::auth::Session \\
     -t team --scope-owner 'membership.team_id' --dry-run
 
-Exit codes:
-  0  done, or up to date
-  1  the file system refused, or a tool is missing
-  2  bad command line or option value
-  5  a decision is needed that only a person or a flag can make";
+",
+    exit_codes!()
+);

@@ -1,0 +1,346 @@
+use super::*;
+use crate::failure::Exit;
+
+const SQLX_NEED: Need = Need {
+    name: "sqlx",
+    version: "0.9",
+    minimum: "0.8.4",
+    features: &["runtime-tokio", "sqlite", "macros", "uuid"],
+    dev: false,
+};
+const UUID: Need = Need { name: "uuid", version: "1.10", minimum: "1.10.0", features: &["v7"], dev: false };
+const THISERROR: Need = Need { name: "thiserror", version: "2", minimum: "1.0.0", features: &[], dev: false };
+const TOKIO: Need = Need { name: "tokio", version: "1", minimum: "1.20.0", features: &["time"], dev: false };
+const TOKIO_DEV: Need = Need { features: &["macros", "rt"], dev: true, ..TOKIO };
+
+fn manifest(text: &str) -> Manifest {
+    Manifest::parse("Cargo.toml".into(), text, None, None).unwrap()
+}
+
+fn locked(text: &str, packages: &[(&str, &str)]) -> Manifest {
+    let lock = packages.iter().fold("version = 4\n".to_owned(), |lock, (name, version)| {
+        lock + &format!("\n[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n")
+    });
+    Manifest::parse("Cargo.toml".into(), text, None, Some(&lock)).unwrap()
+}
+
+fn member(text: &str, workspace: &str) -> Manifest {
+    Manifest::parse("app/Cargo.toml".into(), text, Some(("Cargo.toml".into(), workspace)), None).unwrap()
+}
+
+/// Meets the needs, and holds that doing so again changes nothing.
+fn wired(manifest: &Manifest, needs: &[Need]) -> (String, Vec<String>) {
+    let wiring = manifest.with(needs).unwrap();
+    let mut again = manifest.clone();
+    again.document = parse("Cargo.toml".into(), &wiring.text).unwrap();
+    let second = again.with(needs).unwrap();
+    assert_eq!((&second.text, second.lines.as_slice()), (&wiring.text, &[] as &[String]));
+    (wiring.text, wiring.lines)
+}
+
+fn text(before: &str, needs: &[Need]) -> String {
+    wired(&manifest(before), needs).0
+}
+
+fn refusal(manifest: &Manifest, needs: &[Need]) -> String {
+    manifest.with(needs).unwrap_err().to_string()
+}
+
+#[test]
+fn a_syntax_error_is_named_with_its_line_and_column() {
+    let failure = Manifest::parse("Cargo.toml".into(), "[package]\nname = x\n", None, None).unwrap_err();
+    assert_eq!(failure.exit, Exit::Usage);
+    assert!(failure.what.starts_with("Cargo.toml:2:8: "), "{failure}");
+}
+
+#[test]
+fn every_way_to_write_a_dependency_is_read() {
+    for text in [
+        "[dependencies]\nsqlx = { version = '0.8', features = ['sqlite'] }",
+        "[dependencies]\nsqlx.version = '0.8'\nsqlx.features = ['sqlite']",
+        "[dependencies.sqlx]\nversion = '0.8'\nfeatures = ['sqlite-unbundled']",
+        "[dev-dependencies]\nsqlx = { version = '0.8', features = ['sqlite'] }",
+        "[workspace.dependencies]\nsqlx = { version = '0.8', features = ['sqlite'] }\n[dependencies]\nsqlx.workspace = true",
+        "[workspace.dependencies]\nsqlx = '0.8'\n[dependencies]\nsqlx = { workspace = true, features = ['sqlite'] }",
+        "[workspace.dependencies]\nsqlx = { version = '0.8', features = ['sqlite'] }",
+    ] {
+        let sqlx = manifest(text).sqlx().unwrap();
+        let expected =
+            Sqlx { version: Some(SqlxVersion::V0_8), renamed: None, sqlite: true, postgres: false, mysql: false };
+        assert_eq!(sqlx, expected, "{text}");
+    }
+}
+
+#[test]
+fn a_renamed_sqlx_is_found_here_and_in_the_workspace() {
+    let own = manifest("[dependencies]\ndb = { package = 'sqlx', version = '0.9', features = ['postgres'] }");
+    let shared = member(
+        "[dependencies]\ndb.workspace = true",
+        "[workspace.dependencies]\ndb = { package = 'sqlx', version = '0.9', features = ['postgres'] }",
+    );
+    for manifest in [own, shared] {
+        let sqlx = manifest.sqlx().unwrap();
+        assert_eq!((sqlx.renamed.as_deref(), sqlx.postgres), (Some("db"), true));
+        assert_eq!(manifest.dependency_crates(), ["db"]);
+    }
+}
+
+#[test]
+fn the_requirement_decides_the_version_of_sqlx_when_nothing_is_locked() {
+    let version = |requirement| manifest(&format!("[dependencies]\nsqlx = '{requirement}'")).sqlx().unwrap().version;
+    for requirement in ["0.9", "0.9.0", "=0.9.3", ">=0.8", "*", "0", ">=0.8, <0.10", "0.9.0-alpha.1"] {
+        assert_eq!(version(requirement), Some(SqlxVersion::V0_9), "{requirement}");
+    }
+    for requirement in ["0.8", "0.8.4", "=0.8.6", "~0.8", ">=0.7, <0.9", "<=0.8.5", "<0.9"] {
+        assert_eq!(version(requirement), Some(SqlxVersion::V0_8), "{requirement}");
+    }
+    assert_eq!(manifest("[dependencies]\nsqlx = { git = 'x' }").sqlx().unwrap().version, Some(SqlxVersion::V0_9));
+    assert_eq!(manifest("").sqlx().unwrap().version, None);
+}
+
+#[test]
+fn sqlx_that_cannot_work_is_refused_with_what_mends_it() {
+    let refused = |manifest: Manifest| manifest.sqlx().unwrap_err().to_string();
+    let raise = "help: raise the version of sqlx in Cargo.toml to `0.8.4` or `0.9`";
+    for requirement in ["0.7", "=0.8.2", "<0.8.4", "0.6.3"] {
+        let message = refused(manifest(&format!("[dependencies]\nsqlx = '{requirement}'")));
+        assert!(message.starts_with(&format!("sqlx {requirement} is too old: ")), "{message}");
+        assert!(message.ends_with(raise), "{message}");
+    }
+    for requirement in ["0.10", "1", ">=2"] {
+        let message = refused(manifest(&format!("[dependencies]\nsqlx = '{requirement}'")));
+        assert!(
+            message.contains("is not known: the generated code compiles with 0.8 (from 0.8.4) and 0.9"),
+            "{message}"
+        );
+    }
+    let message = refused(locked("[dependencies]\nsqlx = '0.8'", &[("sqlx", "0.8.2")]));
+    assert_eq!(
+        message,
+        "sqlx 0.8.2 is too old: transactions that begin with BEGIN IMMEDIATE came with 0.8.4\nhelp: run `cargo update -p sqlx`"
+    );
+    let message = refused(locked("[dependencies]\nsqlx = '=0.8.2'", &[("sqlx", "0.8.2")]));
+    assert!(message.ends_with(raise), "{message}");
+    let message = refused(member("[dependencies]\nsqlx.workspace = true", "[workspace.dependencies]\nsqlx = '0.7'"));
+    assert!(message.contains("in Cargo.toml to"), "{message}");
+}
+
+#[test]
+fn the_lock_decides_where_the_requirement_leaves_a_choice() {
+    let version = |text, packages: &[_]| locked(text, packages).sqlx().unwrap().version;
+    let both = [("sqlx", "0.8.6"), ("sqlx", "0.9.1")];
+    assert_eq!(version("[dependencies]\nsqlx = '>=0.8'", &both[..1]), Some(SqlxVersion::V0_8));
+    assert_eq!(version("[dependencies]\nsqlx = '0.8'", &both), Some(SqlxVersion::V0_8));
+    assert_eq!(version("[dependencies]\nsqlx = { path = '../sqlx' }", &both[..1]), Some(SqlxVersion::V0_8));
+    assert_eq!(version("", &both[..1]), Some(SqlxVersion::V0_8));
+    assert_eq!(version("", &[("sqlx", "0.7.4")]), None);
+}
+
+#[test]
+fn an_absent_sqlx_joins_the_one_that_is_locked() {
+    let (text, lines) = wired(&locked("[dependencies]\n", &[("sqlx", "0.8.6")]), &[SQLX_NEED]);
+    let line = r#"sqlx = { version = "0.8", features = ["runtime-tokio", "sqlite", "uuid"] }"#.to_owned();
+    assert_eq!((text, lines), (format!("[dependencies]\n{line}\n"), vec![line]));
+}
+
+#[test]
+fn other_crates_must_be_new_enough() {
+    let uuid = |requirement: &str| manifest(&format!("[dependencies]\nuuid = '{requirement}'"));
+    for requirement in ["1", "1.4", ">=0.8", "*", "1.10.0", "=1.11.2", "2", "<2"] {
+        assert!(uuid(requirement).with(&[UUID]).is_ok(), "{requirement}");
+    }
+    for requirement in ["0.8", "=1.9.0", "~1.9", "<1.10", "<=1.9, >=1.2"] {
+        let message = refusal(&uuid(requirement), &[UUID]);
+        let expected = format!(
+            "uuid {requirement} is too old: the generated code needs uuid 1.10.0 or newer\nhelp: raise the version of uuid in Cargo.toml to `1.10`"
+        );
+        assert_eq!(message, expected);
+    }
+    let message = refusal(&locked("[dependencies]\nuuid = '1'", &[("uuid", "1.4.0")]), &[UUID]);
+    assert_eq!(
+        message,
+        "uuid 1.4.0 is too old: the generated code needs uuid 1.10.0 or newer\nhelp: run `cargo update -p uuid`"
+    );
+}
+
+#[test]
+fn entries_are_extended_in_the_form_they_have() {
+    for (before, after) in [
+        ("uuid = \"1\" # ids", "uuid = { version = \"1\", features = [\"v7\"] } # ids"),
+        ("uuid = '1'\n\n# end\n", "uuid = { version = '1', features = [\"v7\"] }\n\n# end\n"),
+        ("uuid = { version = \"1\" } # ids", "uuid = { version = \"1\", features = [\"v7\"] } # ids"),
+        ("uuid = { version = \"1\", features = [] }", "uuid = { version = \"1\", features = [\"v7\"] }"),
+        ("uuid = { features = ['v4'], version = \"1\" }", "uuid = { features = ['v4', \"v7\"], version = \"1\" }"),
+        ("uuid.version = \"1\" # ids\nz = '1'", "uuid.version = \"1\" # ids\nuuid.features = [\"v7\"]\nz = '1'"),
+        ("uuid = { workspace = true }", "uuid = { workspace = true, features = [\"v7\"] }"),
+        (
+            "uuid = { version = '1', features = [\n  'v4', # old\n] }",
+            "uuid = { version = '1', features = [\n  'v4', # old\n  \"v7\",\n] }",
+        ),
+        (
+            "uuid = { version = '1', features = [\n  'v4' # old\n] }",
+            "uuid = { version = '1', features = [\n  'v4', # old\n  \"v7\"\n] }",
+        ),
+        (
+            "uuid = { version = '1', features = [\n  'v4'] }",
+            "uuid = { version = '1', features = [\n  'v4',\n  \"v7\"] }",
+        ),
+        ("uuid = { version = '1', features = ['v7'] }", "uuid = { version = '1', features = ['v7'] }"),
+    ] {
+        assert_eq!(text(&format!("[dependencies]\n{before}"), &[UUID]), format!("[dependencies]\n{after}"));
+    }
+}
+
+#[test]
+fn a_table_of_its_own_is_extended_too() {
+    let before = "[dependencies.uuid] # ids\nversion = \"1\"\n\n[features]\nx = []\n";
+    let (text, lines) = wired(&manifest(before), &[UUID]);
+    assert_eq!(text, "[dependencies.uuid] # ids\nversion = \"1\"\nfeatures = [\"v7\"]\n\n[features]\nx = []\n");
+    assert_eq!(lines, ["features = [\"v7\"] # in [dependencies.uuid]"]);
+}
+
+#[test]
+fn new_entries_find_their_alphabetical_place() {
+    let sorted = "[dependencies] # all\n# web\naxum = '1'\nserde = '1' # s\n\n[features]\n";
+    let expected = "[dependencies] # all\n# web\naxum = '1'\nserde = '1' # s\nthiserror = \"2\"\nuuid = { version = \"1.10\", features = [\"v7\"] }\n\n[features]\n";
+    assert_eq!(text(sorted, &[UUID, THISERROR]), expected);
+    assert_eq!(
+        text("[dependencies]\n# z\nz = '1'\n", &[THISERROR]),
+        "[dependencies]\nthiserror = \"2\"\n# z\nz = '1'\n"
+    );
+    assert_eq!(
+        text("[dependencies]\nz = '1'\na = '1'\n", &[THISERROR]),
+        "[dependencies]\nz = '1'\na = '1'\nthiserror = \"2\"\n"
+    );
+    assert_eq!(text("[dependencies]\na = '1'", &[THISERROR]), "[dependencies]\na = '1'\nthiserror = \"2\"\n");
+}
+
+#[test]
+fn missing_tables_are_made_at_the_end() {
+    let expected = "[package]\nname = 'x'\n\n[dependencies]\nthiserror = \"2\"\n\n[dev-dependencies]\ntokio = { version = \"1\", features = [\"macros\", \"rt\"] }\n";
+    for before in ["[package]\nname = 'x'", "[package]\nname = 'x'\n", "[package]\nname = 'x'\n\n\n"] {
+        assert_eq!(text(before, &[THISERROR, TOKIO_DEV]), expected);
+    }
+    assert_eq!(
+        text("[dependencies.z]\nversion = '1'\n", &[THISERROR]),
+        "[dependencies.z]\nversion = '1'\n\n[dependencies]\nthiserror = \"2\"\n"
+    );
+    assert_eq!(
+        text("dependencies.z = '1'\n[package]\n", &[THISERROR]),
+        "dependencies.z = '1'\ndependencies.thiserror = \"2\"\n[package]\n"
+    );
+    assert_eq!(text("dependencies = { z = '1' }\n", &[THISERROR]), "dependencies = { z = '1', thiserror = \"2\" }\n");
+}
+
+#[test]
+fn line_ends_and_a_byte_order_mark_stay() {
+    let before = "\u{feff}[package]\r\nname = 'x'\r\n\r\n[dependencies]\r\nuuid = { version = '1', features = [\r\n    'v4',\r\n] }\r\n";
+    let after = text(before, &[UUID, THISERROR, TOKIO_DEV]);
+    assert_eq!(after.matches('\n').count(), after.matches("\r\n").count());
+    assert!(after.starts_with("\u{feff}[package]\r\n"));
+    assert!(after.contains("    'v4',\r\n    \"v7\",\r\n] }\r\n"), "{after}");
+}
+
+#[test]
+fn a_line_of_the_report_shows_the_entry_in_one_line() {
+    let before = "[dependencies]\nuuid = { version = '1', features = [\n  'v4', # old\n] }\n";
+    assert_eq!(wired(&manifest(before), &[UUID]).1, ["uuid = { version = '1', features = [\"v4\", \"v7\"] }"]);
+    let (_, lines) = wired(&manifest(""), &[TOKIO_DEV]);
+    assert_eq!(lines, ["tokio = { version = \"1\", features = [\"macros\", \"rt\"] } # in [dev-dependencies]"]);
+}
+
+#[test]
+fn features_that_are_on_already_are_not_repeated() {
+    let enough = [
+        "sqlx = { version = '0.8', features = ['runtime-tokio-rustls', 'sqlite-unbundled', 'uuid'] }\n",
+        "sqlx = { version = '0.9', default-features = false, features = ['macros', 'runtime-tokio', 'all-databases', 'uuid'] }\n",
+    ];
+    for entry in enough {
+        let before = format!("[dependencies]\n{entry}");
+        assert_eq!(text(&before, &[SQLX_NEED]), before);
+    }
+    let bare = "[dependencies]\nsqlx = { version = '0.9', default-features = false }\n";
+    assert!(text(bare, &[SQLX_NEED]).contains("\"macros\""));
+    assert!(!text("[dependencies]\nsqlx = '0.9'\n", &[SQLX_NEED]).contains("macros"));
+}
+
+#[test]
+fn the_workspace_gives_versions_and_features() {
+    let workspace = "[workspace.dependencies]\nsqlx = { version = '0.8', features = ['runtime-tokio', 'sqlite'] }\nuuid = '1'\nthiserror = '2'\n";
+    let after = wired(&member("[dependencies]\n", workspace), &[SQLX_NEED, UUID, THISERROR]).0;
+    assert_eq!(
+        after,
+        "[dependencies]\nsqlx = { workspace = true, features = [\"uuid\"] }\nthiserror = { workspace = true }\nuuid = { workspace = true, features = [\"v7\"] }\n"
+    );
+    let dotted = wired(&member("[dependencies]\nsqlx.workspace = true\n", workspace), &[SQLX_NEED]);
+    assert_eq!(dotted.0, "[dependencies]\nsqlx.workspace = true\nsqlx.features = [\"uuid\"]\n");
+    assert_eq!(dotted.1, ["sqlx.features = [\"uuid\"]"]);
+}
+
+#[test]
+fn a_crate_that_only_tests_have_is_added_with_the_same_source() {
+    let need = Need { features: &["macros", "runtime-tokio"], ..SQLX_NEED };
+    for (dev, normal) in [
+        ("sqlx = '0.8'", "sqlx = { version = '0.8', features = [\"runtime-tokio\"] }"),
+        (
+            "sqlx = { git = 'g', rev = 'r', features = ['sqlite'] }",
+            "sqlx = { git = 'g', rev = 'r', features = [\"runtime-tokio\"] }",
+        ),
+        (
+            "db = { package = 'sqlx', version = '0.8' }",
+            "db = { package = 'sqlx', version = '0.8', features = [\"runtime-tokio\"] }",
+        ),
+    ] {
+        let before = format!("[dependencies]\n\n[dev-dependencies]\n{dev}\n");
+        assert_eq!(text(&before, &[need]), format!("[dependencies]\n{normal}\n\n[dev-dependencies]\n{dev}\n"));
+    }
+}
+
+#[test]
+fn needs_of_tests_do_not_change_normal_builds() {
+    let full = "[dependencies]\ntokio = { version = '1', features = ['full'] }\n";
+    assert_eq!(text(full, &[TOKIO, TOKIO_DEV]), full);
+    let after = text("[dependencies]\ntokio = { version = '1.40', features = ['macros'] }\n", &[TOKIO, TOKIO_DEV]);
+    assert_eq!(
+        after,
+        "[dependencies]\ntokio = { version = '1.40', features = ['macros', \"time\"] }\n\n[dev-dependencies]\ntokio = { version = '1.40', features = [\"rt\"] }\n"
+    );
+    let after = text("[dependencies]\ntokio = { version = '1', optional = true }\n[dev-dependencies]\n", &[TOKIO_DEV]);
+    assert!(
+        after.ends_with("[dev-dependencies]\ntokio = { version = '1', features = [\"macros\", \"rt\"] }\n"),
+        "{after}"
+    );
+}
+
+#[test]
+fn what_only_a_person_can_change_is_a_decision() {
+    for (entry, need, what) in [
+        ("uuid = { version = '1', optional = true }", UUID, "`uuid` is optional"),
+        ("ids = { package = 'uuid', version = '1' }", UUID, "`uuid` is renamed to `ids`"),
+        ("sqlx = { package = 'sqlx-oldapi', version = '0.6' }", SQLX_NEED, "another name of the package `sqlx-oldapi`"),
+        (
+            "sqlx = { version = '0.8', features = ['runtime-async-std-rustls'] }",
+            SQLX_NEED,
+            "sqlx runs on `runtime-async-std-rustls`",
+        ),
+    ] {
+        let failure = manifest(&format!("[dependencies]\n{entry}\n")).with(&[need]).unwrap_err();
+        assert_eq!(failure.exit, Exit::Decision, "{failure}");
+        assert!(failure.what.contains(what) && failure.help.is_some(), "{failure}");
+    }
+}
+
+#[test]
+fn the_rust_version_may_be_inherited_and_short() {
+    let version = |manifest: Manifest| manifest.rust_version();
+    assert_eq!(version(manifest("[package]\nrust-version = '1.85'")), Some(Version::new(1, 85, 0)));
+    let inherited = member("[package]\nrust-version.workspace = true", "[workspace.package]\nrust-version = '1.85.1'");
+    assert_eq!(version(inherited), Some(Version::new(1, 85, 1)));
+    assert_eq!(version(manifest("[package]")), None);
+}
+
+#[test]
+fn crates_are_listed_as_code_names_them() {
+    let text = "[dependencies]\nserde-json = '1'\nids = { package = 'uuid', version = '1' }\n[dependencies.a-b]\nversion = '1'";
+    assert_eq!(manifest(text).dependency_crates(), ["serde_json", "ids", "a_b"]);
+}

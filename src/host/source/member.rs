@@ -1,0 +1,67 @@
+//! A member of a type, by the name that a person or a rule asks for it: a field, or a method without arguments. Here a
+//! `--scope-owner` is taken apart; whether its members exist is for the definitions.
+
+use crate::failure::{Failure, Result};
+use crate::names::Name;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Field,
+    Method,
+}
+
+/// An access by name, as a person or a rule asks for it.
+pub(super) struct Member {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+}
+
+impl Member {
+    pub(super) fn new(kind: Kind, name: impl Into<String>) -> Self {
+        Self { kind, name: name.into() }
+    }
+
+    pub(super) fn rust(&self) -> String {
+        let name = Name::parse("", &self.name).map_or_else(|_| self.name.clone(), |name| name.rust());
+        match self.kind {
+            Kind::Field => name,
+            Kind::Method => name + "()",
+        }
+    }
+}
+
+/// The accesses that `--scope-owner` names.
+pub(super) fn parse(text: &str) -> Result<Vec<Member>> {
+    text.split('.').map(|part| member(part.trim()).ok_or_else(|| malformed(text, part))).collect()
+}
+
+fn member(part: &str) -> Option<Member> {
+    let (kind, name) = match part.strip_suffix("()") {
+        Some(name) => (Kind::Method, name),
+        None => (Kind::Field, part),
+    };
+    let is_index = kind == Kind::Field && name.parse::<u16>().is_ok_and(|index| index.to_string() == name);
+    let name = name.strip_prefix("r#").unwrap_or(name);
+    // These stand for places, also when they are written raw.
+    let is_place = ["self", "Self", "super", "crate", "_"].contains(&name);
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !is_place;
+    (is_index || is_name).then(|| Member::new(kind, name))
+}
+
+fn malformed(text: &str, part: &str) -> Failure {
+    let what = if part.trim().is_empty() {
+        format!("--scope-owner: `{}` has an empty part", text.escape_debug())
+    } else {
+        let part = part.trim().escape_debug();
+        format!(
+            "--scope-owner: `{part}` in `{}` is neither a field nor a method without arguments",
+            text.escape_debug()
+        )
+    };
+    Failure::usage(what).help(
+        "write the accesses from the scope to the id, for example `user.id` or `user_id()`; \
+         an `Option` on the way needs no `?`",
+    )
+}

@@ -1,0 +1,265 @@
+//! The reader of the host's crate: what a name stands for in a module, through `mod`, `use` and files. A module is
+//! read once; a name that leads to another crate or into a macro ends there.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use camino::Utf8PathBuf;
+use syn::Item;
+use syn::ext::IdentExt as _;
+
+use crate::failure::Result;
+use crate::host::modules::{self, Crate, Found};
+use crate::names::{ModulePath, Name};
+use crate::tree::Tree;
+
+/// How many re-exports and aliases are followed before the search gives up.
+pub(super) const FUEL: usize = 16;
+
+pub(super) struct Reader<'a> {
+    tree: &'a Tree,
+    krate: &'a Crate,
+    pub(super) context: &'a ModulePath,
+    /// Names that modules behind a `*` are known not to have, or are just being asked for.
+    missing: RefCell<BTreeSet<(Vec<Name>, String)>>,
+    /// Modules that were read before; nothing for one that is not there.
+    places: RefCell<BTreeMap<Vec<Name>, Option<Place>>>,
+}
+
+/// What a name stands for in a module.
+pub(super) enum Entry {
+    Type(Place, Box<Item>),
+    Alias(Place, Box<syn::ItemType>),
+    Module(Place),
+    /// A path into another crate.
+    External(Vec<String>),
+    /// Something that is made by a macro, or that is no type.
+    Hidden,
+    Absent,
+}
+
+/// A module of the host's crate, with the syntax of the file that it is in.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) path: Vec<Name>,
+    /// How many segments of the path lead to the file; the rest are inline modules in it.
+    pub(super) base: usize,
+    pub(super) file: Utf8PathBuf,
+    pub(super) syntax: Rc<syn::File>,
+}
+
+impl Place {
+    fn items(&self) -> &[Item] {
+        let mut items = self.syntax.items.as_slice();
+        for name in &self.path[self.base..] {
+            let inline = items.iter().find_map(|item| match item {
+                Item::Mod(module) if is(&module.ident, name.as_str()) => module.content.as_ref(),
+                _ => None,
+            });
+            items = inline.map_or(&[], |(_, items)| items);
+        }
+        items
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(tree: &'a Tree, krate: &'a Crate, context: &'a ModulePath) -> Self {
+        Self { tree, krate, context, missing: RefCell::default(), places: RefCell::default() }
+    }
+
+    /// Follows a path that is written in the module `from`.
+    pub(super) fn walk(&self, from: &[Name], path: &[String], fuel: usize) -> Result<Entry> {
+        let mut module = from.to_vec();
+        let mut rest = path;
+        while let [first, tail @ ..] = rest {
+            match first.as_str() {
+                "crate" => module.clear(),
+                "super" => drop(module.pop()),
+                "self" => {}
+                _ => break,
+            }
+            rest = tail;
+        }
+        let relative = rest.len() == path.len();
+        let Some(mut here) = self.module(&module)? else { return Ok(Entry::Absent) };
+        for (index, name) in rest.iter().enumerate() {
+            let tail = &rest[index + 1..];
+            match self.entry(&here, name, fuel)? {
+                Entry::Module(inner) => here = inner,
+                Entry::External(path) => return Ok(Entry::External([&path, tail].concat())),
+                entry if tail.is_empty() => return Ok(entry),
+                // What a path starts with and the module does not have is another crate.
+                Entry::Absent if relative && index == 0 => return Ok(Entry::External(rest.to_vec())),
+                Entry::Absent => return Ok(Entry::Absent),
+                _ => return Ok(Entry::Hidden),
+            }
+        }
+        Ok(Entry::Module(here))
+    }
+
+    /// What a name stands for in a module: declared there, imported by name, by `*`, or made by a macro.
+    fn entry(&self, place: &Place, name: &str, fuel: usize) -> Result<Entry> {
+        let Some(fuel) = fuel.checked_sub(1) else { return Ok(Entry::Hidden) };
+        if let Some(entry) = self.declared(place, name)? {
+            return Ok(entry);
+        }
+        let imports = imports(place.items());
+        if let Some(import) = imports.iter().find(|import| import.name.as_deref() == Some(name)) {
+            // `use uuid;` would otherwise import itself.
+            if import.external || import.path == [name] {
+                return Ok(Entry::External(import.path.clone()));
+            }
+            return self.walk(&place.path, &import.path, fuel);
+        }
+        for import in imports.iter().filter(|import| import.name.is_none()) {
+            match self.behind_glob(place, import, name, fuel)? {
+                Entry::Absent => {}
+                entry => return Ok(entry),
+            }
+        }
+        Ok(if place.items().iter().any(|item| may_make(item, name)) { Entry::Hidden } else { Entry::Absent })
+    }
+
+    fn declared(&self, place: &Place, name: &str) -> Result<Option<Entry>> {
+        for item in place.items() {
+            match item {
+                Item::Struct(syn::ItemStruct { ident, .. })
+                | Item::Enum(syn::ItemEnum { ident, .. })
+                | Item::Union(syn::ItemUnion { ident, .. })
+                    if is(ident, name) =>
+                {
+                    return Ok(Some(Entry::Type(place.clone(), Box::new(item.clone()))));
+                }
+                Item::Type(alias) if is(&alias.ident, name) => {
+                    return Ok(Some(Entry::Alias(place.clone(), Box::new(alias.clone()))));
+                }
+                Item::Trait(item) if is(&item.ident, name) => return Ok(Some(Entry::Hidden)),
+                Item::Mod(module) if is(&module.ident, name) && !is_test(&module.attrs) => {
+                    return self.child(place, module).map(Some);
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn child(&self, place: &Place, module: &syn::ItemMod) -> Result<Entry> {
+        let Some(name) = name_of(&module.ident) else { return Ok(Entry::Hidden) };
+        let path = [place.path.as_slice(), &[name]].concat();
+        if module.content.is_some() {
+            return Ok(Entry::Module(Place { path, ..place.clone() }));
+        }
+        // The files of a `mod b;` inside an inline module are not looked for.
+        let file = self.module(&path)?.filter(|inner| inner.base == path.len());
+        Ok(file.map_or(Entry::Hidden, Entry::Module))
+    }
+
+    fn behind_glob(&self, place: &Place, import: &Import, name: &str, fuel: usize) -> Result<Entry> {
+        let target = if import.external { Entry::Hidden } else { self.walk(&place.path, &import.path, fuel)? };
+        let inner = match target {
+            Entry::Module(inner) => inner,
+            // A prelude that is imported for private use exports nothing.
+            Entry::External(_) | Entry::Hidden if import.public => return Ok(Entry::Hidden),
+            _ => return Ok(Entry::Absent),
+        };
+        let key = (inner.path.clone(), name.to_owned());
+        if !self.missing.borrow_mut().insert(key.clone()) {
+            return Ok(Entry::Absent);
+        }
+        let entry = self.entry(&inner, name, fuel)?;
+        if !matches!(entry, Entry::Absent) {
+            self.missing.borrow_mut().remove(&key);
+        }
+        Ok(entry)
+    }
+
+    fn module(&self, path: &[Name]) -> Result<Option<Place>> {
+        if let Some(known) = self.places.borrow().get(path) {
+            return Ok(known.clone());
+        }
+        let place = self.load(path)?;
+        self.places.borrow_mut().insert(path.to_vec(), place.clone());
+        Ok(place)
+    }
+
+    fn load(&self, path: &[Name]) -> Result<Option<Place>> {
+        for base in (0..=path.len()).rev() {
+            let file = match base {
+                0 => self.krate.root.clone(),
+                _ => match modules::find(self.tree, self.krate, &path[..base])? {
+                    Found::Module(module) => module.file,
+                    Found::Inline { .. } => continue,
+                    Found::Missing { .. } => return Ok(None),
+                },
+            };
+            let text = self.tree.read(&file)?.unwrap_or_default();
+            let syntax = Rc::new(modules::parse(&file, &text)?);
+            return Ok(Some(Place { path: path.to_vec(), base, file, syntax }));
+        }
+        Ok(None)
+    }
+}
+
+/// One name that a `use` brings in.
+struct Import {
+    /// Nothing for `*`.
+    name: Option<String>,
+    path: Vec<String>,
+    /// It starts with `::`.
+    external: bool,
+    public: bool,
+}
+
+fn imports(items: &[Item]) -> Vec<Import> {
+    let mut imports = Vec::new();
+    for item in items {
+        if let Item::Use(item) = item {
+            let external = item.leading_colon.is_some();
+            let public = !matches!(item.vis, syn::Visibility::Inherited);
+            flatten(&item.tree, &[], &mut |name, path| imports.push(Import { name, path, external, public }));
+        }
+    }
+    imports
+}
+
+fn flatten(tree: &syn::UseTree, prefix: &[String], add: &mut impl FnMut(Option<String>, Vec<String>)) {
+    // `use auth::{self}` imports `auth`.
+    let full = |ident: &syn::Ident| match ident.unraw().to_string() {
+        name if name == "self" && !prefix.is_empty() => prefix.to_vec(),
+        name => [prefix, &[name]].concat(),
+    };
+    match tree {
+        syn::UseTree::Path(path) => flatten(&path.tree, &full(&path.ident), add),
+        syn::UseTree::Name(name) => {
+            let path = full(&name.ident);
+            add(path.last().cloned(), path);
+        }
+        syn::UseTree::Rename(rename) => add(Some(rename.rename.unraw().to_string()), full(&rename.ident)),
+        syn::UseTree::Glob(_) => add(None, prefix.to_vec()),
+        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| flatten(tree, prefix, add)),
+    }
+}
+
+/// Whether a macro call could define the name: it mentions it, or includes a file.
+fn may_make(item: &Item, name: &str) -> bool {
+    let Item::Macro(syn::ItemMacro { ident: None, mac, .. }) = item else { return false };
+    let tokens = mac.tokens.to_string();
+    let mut words = tokens.split(|c: char| !c.is_alphanumeric() && c != '_');
+    mac.path.is_ident("include") || words.any(|word| word == name)
+}
+
+pub(super) fn is_test(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| match &attribute.meta {
+        syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+        _ => false,
+    })
+}
+
+fn is(ident: &syn::Ident, name: &str) -> bool {
+    ident.unraw() == name
+}
+
+pub(super) fn name_of(ident: &syn::Ident) -> Option<Name> {
+    Name::parse("", &ident.unraw().to_string()).ok()
+}

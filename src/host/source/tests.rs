@@ -1,0 +1,334 @@
+use super::*;
+use crate::host::modules::Style;
+use crate::names::Name;
+
+const CONTEXT: &str = "conversations";
+
+fn tree(files: &[(&str, &str)]) -> Tree {
+    let mut tree = Tree::new("/nonexistent");
+    for (path, text) in files {
+        tree.lay(*path, *text);
+    }
+    tree
+}
+
+fn krate() -> Crate {
+    Crate { root: "src/lib.rs".into(), library: true, style: Style::Flat }
+}
+
+fn context() -> ModulePath {
+    ModulePath::parse_context(CONTEXT, "my_app").unwrap()
+}
+
+fn scope() -> TypePath {
+    TypePath::parse("--scope", "crate::accounts::Scope", "my_app", &[]).unwrap()
+}
+
+fn found(tree: &Tree) -> Option<Definition> {
+    match lookup(tree, &krate(), &scope(), &context()).unwrap() {
+        Lookup::Found(definition) => Some(definition),
+        Lookup::Absent | Lookup::Opaque => None,
+    }
+}
+
+fn show_lookup(files: &[(&str, &str)]) -> &'static str {
+    match lookup(&tree(files), &krate(), &scope(), &context()).unwrap() {
+        Lookup::Found(_) => "found",
+        Lookup::Absent => "absent",
+        Lookup::Opaque => "opaque",
+    }
+}
+
+/// `user?.id: I64`, where `?` marks an `Option`.
+fn show_access(access: &Access) -> String {
+    let step = |step: &Step| format!("{}{}", step.text, if step.optional { "?" } else { "" });
+    let steps = access.steps.iter().map(step).collect::<Vec<_>>().join(".");
+    access.id.as_ref().map_or(steps.clone(), |id| format!("{steps}: {id:?}"))
+}
+
+fn infer_in(files: &[(&str, &str)], key: &str) -> Result<String, String> {
+    let tree = tree(files);
+    let name = |text| Name::parse("", text).unwrap();
+    let (owner_type, owner_field) = (name("user"), name("user_id"));
+    let owner = Owner { noun: &owner_type, field: &owner_field, key, module: None };
+    let definition = found(&tree).expect("the scope is there");
+    infer(&tree, &krate(), &scope(), &definition, &owner, &context())
+        .map(|access| show_access(&access))
+        .map_err(|failure| format!("{}: {failure}", failure.exit as u8))
+}
+
+/// The scope and what it needs in one file, `src/accounts.rs`.
+fn infer_from(accounts: &str) -> Result<String, String> {
+    infer_in(&[("src/lib.rs", "pub mod accounts;"), ("src/accounts.rs", accounts)], "id")
+}
+
+fn follow_in(accounts: &str, text: &str) -> Result<String, String> {
+    let tree = tree(&[("src/lib.rs", "pub mod accounts;"), ("src/accounts.rs", accounts)]);
+    let definition = found(&tree);
+    follow(&tree, &krate(), &scope(), definition.as_ref(), text, &context())
+        .map(|access| show_access(&access))
+        .map_err(|failure| format!("{}: {failure}", failure.exit as u8))
+}
+
+#[test]
+fn the_id_is_read_from_the_field_of_the_owners_name() {
+    for (field, seen) in [
+        ("user_id: i64", "user_id: I64"),
+        ("user_id: i32", "user_id: SmallInt"),
+        ("user_id: u64", "user_id: Other(\"u64\")"),
+        ("user_id: uuid::Uuid", "user_id: Uuid"),
+        ("user_id: Option<Uuid>", "user_id?: Uuid"),
+        ("user_id: std::option::Option<String>", "user_id?: String"),
+        ("user_id: &'static str", "user_id: Str"),
+        ("user_id: std::borrow::Cow<'static, str>", "user_id: Str"),
+        ("user_id: &'static Uuid", "user_id: Ref(Uuid)"),
+        ("user_id: Vec< u8 >", "user_id: Other(\"Vec< u8 >\")"),
+        ("name: String, pub(crate) user_id: i64", "user_id: I64"),
+    ] {
+        let source = format!("pub struct Scope {{ pub {field} }}");
+        assert_eq!(infer_from(&source).as_deref(), Ok(seen), "{field}");
+    }
+}
+
+#[test]
+fn the_id_is_read_through_the_owner() {
+    const USER: &str = "pub struct User { pub name: String, pub id: i64 }";
+    for (field, expected) in [
+        ("user: User", "user.id: I64"),
+        ("user: Option<User>", "user?.id: I64"),
+        ("user: Option<std::sync::Arc<User>>", "user?.id: I64"),
+        ("user: Box<User>", "user.id: I64"),
+        ("user: &'static User", "user.id: I64"),
+        ("who: User", "who.id: I64"),
+        ("current_user: User", "current_user.id: I64"),
+    ] {
+        let source = format!("{USER} pub struct Scope {{ pub {field} }}");
+        assert_eq!(infer_from(&source).as_deref(), Ok(expected), "{field}");
+    }
+}
+
+#[test]
+fn of_two_fields_of_the_owners_type_none_is_chosen() {
+    let source = "pub struct User { pub id: i64 } pub struct Scope { pub author: User, editor: User }";
+    assert!(infer_from(source).unwrap_err().starts_with("5: "));
+    let source = "pub struct User { pub id: i64 } pub struct Scope { user: User, pub admin: User }";
+    assert!(infer_from(source).unwrap_err().starts_with("5: "));
+}
+
+#[test]
+fn private_fields_are_read_by_methods() {
+    let id = "pub struct Scope { user_id: i64 } impl Scope { pub fn user_id(&self) -> i64 { self.user_id } }";
+    assert_eq!(infer_from(id).as_deref(), Ok("user_id(): I64"));
+    let user = "pub struct User { id: Uuid } impl User { pub const fn id(&self) -> &Uuid { &self.id } }
+        pub struct Scope { user: Option<User> }
+        mod reading { impl super::Scope { pub fn user(&self) -> Option<&super::User> { self.user.as_ref() } } }";
+    assert_eq!(infer_from(user).as_deref(), Ok("user()?.id(): Ref(Uuid)"));
+    let choice = "pub enum Scope { User(i64), Nobody } impl Scope { pub fn user_id(&self) -> Option<i64> { None } }";
+    assert_eq!(infer_from(choice).as_deref(), Ok("user_id()?: I64"));
+}
+
+#[test]
+fn only_plain_methods_count() {
+    for method in [
+        "fn user_id(&self) -> i64",
+        "pub async fn user_id(&self) -> i64",
+        "pub fn user_id(self) -> i64",
+        "pub fn user_id(&mut self) -> i64",
+        "pub fn user_id<T>(&self) -> T",
+        "pub fn user_id(&self, now: u8) -> i64",
+        "pub unsafe fn user_id(&self) -> i64",
+        "pub fn user_id(&self)",
+        "#[cfg(test)] pub fn user_id(&self) -> i64",
+    ] {
+        let source = format!("pub struct Scope; impl Scope {{ {method} {{ todo!() }} }}");
+        assert!(infer_from(&source).is_err(), "{method}");
+    }
+}
+
+#[test]
+fn a_scope_that_may_hold_anyone_needs_a_decision() {
+    let source = "pub struct Scope { pub r#type: Kind, pub id: i64, token: Vec<u8> }
+        impl Scope { pub fn label(&self) -> &str { todo!() } }";
+    assert_eq!(
+        infer_from(source).unwrap_err(),
+        "5: cannot tell how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
+  type: Kind
+  id: i64
+  token: Vec<u8> (private)
+  fn label(&self) -> &str
+looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
+a scope of `type` and `id` may stand for any kind of owner
+help: say how with `--scope-owner`, for example `--scope-owner id`"
+    );
+}
+
+#[test]
+fn an_owner_that_cannot_be_read_needs_a_decision() {
+    let source = "use entities::User; pub struct Scope { pub user: User }";
+    assert!(infer_from(source).unwrap_err().contains("--scope-owner user.id"));
+}
+
+#[test]
+fn a_scope_that_is_the_owner_has_the_id_itself() {
+    let tree = tree(&[("src/lib.rs", "mod accounts;"), ("src/accounts.rs", "pub struct User { pub id: i64 }")]);
+    let scope = TypePath::parse("--scope", "accounts::User", "my_app", &[]).unwrap();
+    let Lookup::Found(definition) = lookup(&tree, &krate(), &scope, &context()).unwrap() else { panic!("not found") };
+    let (user, user_id) = (Name::parse("", "user").unwrap(), Name::parse("", "user_id").unwrap());
+    let owner = Owner { noun: &user, field: &user_id, key: "id", module: None };
+    let access = infer(&tree, &krate(), &scope, &definition, &owner, &context()).unwrap();
+    assert_eq!(show_access(&access), "id: I64");
+}
+
+#[test]
+fn the_owner_is_found_in_another_file_by_its_key() {
+    let files = [
+        ("src/lib.rs", "pub mod accounts; mod users;"),
+        ("src/accounts.rs", "use crate::users::{self, model::Person as User};\npub struct Scope { pub user: User }"),
+        (
+            "src/users.rs",
+            "pub mod model { use uuid::Uuid as Key; pub struct Person { pub id: i64, pub user_id: Key } }",
+        ),
+    ];
+    assert_eq!(infer_in(&files, "user_id").as_deref(), Ok("user.user_id: Uuid"));
+    assert_eq!(infer_in(&files, "id").as_deref(), Ok("user.id: I64"));
+}
+
+#[test]
+fn aliases_are_looked_through() {
+    let files = [
+        ("src/lib.rs", "pub mod accounts; mod ids;"),
+        ("src/ids.rs", "pub type UserId = Raw; type Raw = i64; pub type Maybe = Option<UserId>; pub type Loop = Loop;"),
+        ("src/accounts.rs", "pub type Scope = Session; struct Session { pub user_id: crate::ids::Maybe }"),
+    ];
+    assert_eq!(infer_in(&files, "id").as_deref(), Ok("user_id?: I64"));
+    let newtype = "pub struct UserId(pub i64); pub struct Scope { pub user_id: UserId }";
+    assert_eq!(infer_from(newtype).as_deref(), Ok("user_id: Other(\"UserId\")"));
+    for endless in ["Loop", "&'static Loop", "Box<Loop>", "Option<Loop>", "(Loop)"] {
+        let source = format!("type Loop = {endless}; pub struct Scope {{ pub user: Loop, pub user_id: Loop }}");
+        assert!(infer_from(&source).is_ok_and(|access| access.contains("Other")), "{endless}");
+    }
+}
+
+#[test]
+fn re_exports_lead_to_the_definition() {
+    for accounts in [
+        "mod scope; pub use self::scope::Scope;",
+        "mod scope; pub use scope::{Other, Scope};",
+        "mod scope; pub use scope::*;",
+        "mod scope; pub use crate::accounts::scope::Scope as Scope;",
+        "mod scope; pub use scope::Session as Scope;",
+        "mod scope; mod again { pub use super::scope::Scope; pub use super::*; } pub use again::*;",
+    ] {
+        let files = [
+            ("src/lib.rs", "pub mod accounts;"),
+            ("src/accounts.rs", accounts),
+            (
+                "src/accounts/scope.rs",
+                "pub struct Scope { pub user_id: i64 }\r\npub struct Session { pub user_id: i64 }",
+            ),
+        ];
+        assert_eq!(infer_in(&files, "id").as_deref(), Ok("user_id: I64"), "{accounts}");
+    }
+}
+
+#[test]
+fn a_type_that_is_nowhere_is_absent_and_one_from_elsewhere_is_opaque() {
+    for (accounts, expected) in [
+        ("pub struct Scope;", "found"),
+        ("pub struct Other; use sqlx::prelude::*; macro_rules! scope { () => { struct Scope; } }", "absent"),
+        ("pub use auth::Scope;", "opaque"),
+        ("pub use ::auth::*;", "opaque"),
+        ("pub type Scope = auth::Session<User>;", "opaque"),
+        ("define_scope! { Scope { user_id: i64 } }", "opaque"),
+        ("include!(\"generated.rs\");", "opaque"),
+        ("pub trait Scope {}", "opaque"),
+        ("mod a { pub use super::b::*; } mod b { pub use super::a::*; } pub use a::*;", "absent"),
+        ("mod a { mod b; pub use b::Scope; } pub use a::*;", "opaque"),
+        ("pub use self::b::Scope; mod b { pub use super::Scope; }", "opaque"),
+    ] {
+        let files = [("src/lib.rs", "pub mod accounts;"), ("src/accounts.rs", accounts)];
+        assert_eq!(show_lookup(&files), expected, "{accounts}");
+    }
+    assert_eq!(show_lookup(&[("src/lib.rs", "")]), "absent");
+    assert_eq!(show_lookup(&[("src/lib.rs", "pub mod accounts { pub struct Scope; }")]), "found");
+    let external = TypePath::parse("--scope", "auth::Scope", "my_app", &["auth".to_owned()]).unwrap();
+    assert!(matches!(lookup(&tree(&[]), &krate(), &external, &context()).unwrap(), Lookup::Opaque));
+}
+
+#[test]
+fn visibility_is_that_of_the_context() {
+    for (context, expected) in [("accounts::chat", "abc"), ("conversations", "ac"), ("accounts::inner::chat", "abcd")] {
+        let source = "pub mod inner { pub struct Scope { pub a: u8, pub(super) b: u8, pub(crate) c: u8, d: u8 } }
+            pub use inner::Scope;";
+        let tree = tree(&[("src/lib.rs", "mod accounts;"), ("src/accounts.rs", source)]);
+        let context = ModulePath::parse_context(context, "my_app").unwrap();
+        let Lookup::Found(found) = lookup(&tree, &krate(), &scope(), &context).unwrap() else { panic!("not found") };
+        let visible: String =
+            found.fields.iter().filter(|field| field.visible).map(|field| field.name.as_str()).collect();
+        assert_eq!(visible, expected);
+    }
+}
+
+#[test]
+fn a_given_way_is_followed_with_its_options() {
+    let source = "pub struct Scope { pub user: Option<User>, pub r#type: Id } pub struct Id(pub i64);
+        pub struct User { pub id: Id, session: ext::Session }
+        impl Scope { pub fn current_user(&self) -> &User { todo!() } }
+        impl User { pub fn session(&self) -> &ext::Session { todo!() } }";
+    for (text, expected) in [
+        ("user.id", "user?.id: Other(\"Id\")"),
+        ("user.id.0", "user?.id.0: I64"),
+        ("current_user().id", "current_user().id: Other(\"Id\")"),
+        ("r#type.0", "r#type.0: I64"),
+        (" type . 0 ", "r#type.0: I64"),
+        ("user.session().user.id", "user?.session().user.id"),
+        ("user.derived()", "user?.derived()"),
+    ] {
+        assert_eq!(follow_in(source, text).as_deref(), Ok(expected), "{text}");
+    }
+    assert_eq!(follow_in("pub struct Scope(pub Option<i64>);", "0").as_deref(), Ok("0?: I64"));
+    assert_eq!(follow_in("pub use auth::Scope;", "user.id").as_deref(), Ok("user.id"));
+}
+
+#[test]
+fn a_way_that_the_scope_does_not_have_is_refused_with_what_it_has() {
+    let source = "pub struct Scope { user: User, pub team: Team } pub struct Team { id: i64 }";
+    let missing = follow_in(source, "usr.id").unwrap_err();
+    assert_eq!(
+        missing,
+        "2: --scope-owner: `crate::accounts::Scope` in src/accounts.rs has no field `usr`; it has
+  user: User (private)
+  team: Team
+help: name one of these, or add `pub fn owner_id(&self)` to `Scope` in that file"
+    );
+    assert!(
+        follow_in(source, "user.id")
+            .unwrap_err()
+            .contains("`user` of `crate::accounts::Scope` in src/accounts.rs cannot be seen")
+    );
+    assert!(follow_in(source, "team.id").unwrap_err().contains("`id` of `Team`"));
+    assert!(follow_in(source, "user_id()").unwrap_err().contains("no method `user_id()`"));
+}
+
+#[test]
+fn a_way_that_is_no_chain_of_accesses_is_refused() {
+    for text in [
+        "",
+        ".",
+        "user.",
+        "user..id",
+        "user?.id",
+        "user.id(1)",
+        "user id",
+        "0()",
+        "a::b",
+        "ü",
+        "user.id; drop()",
+        "1a",
+        "self.id",
+        "00",
+    ] {
+        let message = follow_in("pub use auth::Scope;", text).unwrap_err();
+        assert!(message.starts_with("2: --scope-owner: "), "{text}: {message}");
+    }
+}

@@ -1,0 +1,255 @@
+//! The owner of a conversation: its name, its field, its table, and the way to it from the scope. What was given is
+//! held against the host's source and migrations; where they leave a choice, a person decides with a flag.
+
+use camino::Utf8Path;
+
+use super::key::{self, OwnerTable, Storage, check_table, id_of, key_of, rust_type, seen, storage_of, stored};
+use crate::database::Database;
+use crate::failure::{Failure, Result};
+use crate::host::Host;
+use crate::host::migrations::Migrations;
+use crate::host::source::{self, Access, IdType, Lookup, Seen, Step};
+use crate::memory::Given;
+use crate::names::{ModulePath, Name, TypePath, plural};
+use crate::schema;
+
+#[derive(Debug)]
+pub struct Owner {
+    pub noun: Name,
+    pub field: Name,
+    pub id: IdType,
+    pub storage: Storage,
+    pub table: Option<OwnerTable>,
+    pub access: Access,
+    /// The owner's type, if it can be linked to.
+    pub link: Option<TypePath>,
+}
+
+/// Everything that the questions about the owner are asked of.
+pub(super) struct Inquiry<'a> {
+    pub(super) context: &'a ModulePath,
+    pub(super) scope: &'a TypePath,
+    pub(super) given: &'a Given,
+    pub(super) host: &'a Host,
+    pub(super) migrations: &'a Migrations,
+    pub(super) directory: &'a Utf8Path,
+}
+
+impl Inquiry<'_> {
+    pub(super) fn owner(
+        &self,
+        noun: &str,
+        database: Database,
+        lookup: &Lookup,
+        notes: &mut Vec<String>,
+    ) -> Result<Owner> {
+        let noun = Name::parse_plain("--owner-type", noun)?;
+        let field = match &self.given.owner_field {
+            Some(field) => Name::parse_plain("--owner-field", field)?,
+            None => Name::parse_plain("--owner-field", &format!("{noun}_id"))?,
+        };
+        check_field(&field, database)?;
+        let wanted = self.given.owner_id.as_deref().map(key::parse_id).transpose()?;
+        let module = self.owner_module()?;
+        let table = self.owner_table(&noun, module.as_ref(), notes)?;
+        let key = table.as_ref().map_or("id", |(table, _)| table.key.as_str());
+        let mut access = self.access(&noun, &field, key, module.as_ref(), lookup)?;
+        let declared = table.as_ref().and_then(|(table, declared)| Some((table, declared.as_deref()?)));
+        let (id, storage) = match declared {
+            Some((table, declared)) => stored(table, declared, wanted)?,
+            None => {
+                let id = wanted.or_else(|| access.id.as_ref().and_then(id_of)).unwrap_or(IdType::I64);
+                (id, storage_of(id))
+            }
+        };
+        match &access.id {
+            // A scope that is created gets a field of the right type.
+            _ if matches!(lookup, Lookup::Absent) => access.id = Some(seen(id)),
+            Some(seen) if id_of(seen) != Some(id) => {
+                return Err(self.wrong_type(&access, seen, id, declared.map(|(table, _)| table)));
+            }
+            Some(_) => {}
+            None => notes.push(format!(
+                "The type of `{}` in {} cannot be seen; it is taken to be {}.",
+                path(&access),
+                self.scope.rust(),
+                rust_type(id)
+            )),
+        }
+        let link = self.link(&noun, module)?;
+        Ok(Owner { noun, field, id, storage, table: table.map(|(table, _)| table), access, link })
+    }
+
+    /// With `--owner-type none`, an option about the owner contradicts it.
+    pub(super) fn refuse_owner_options(&self) -> Result<()> {
+        let Given { owner_field, owner_module, owner_table, owner_id, scope_owner, .. } = self.given;
+        for (flag, value) in [
+            ("--owner-field", owner_field),
+            ("--owner-module", owner_module),
+            ("--owner-id", owner_id),
+            ("--scope-owner", scope_owner),
+            ("--owner-table", owner_table),
+        ] {
+            if value.as_deref().is_some_and(|value| value != "none") {
+                return Err(Failure::usage(format!("{flag} contradicts --owner-type none"))
+                    .help(format!("leave {flag} out, or name an owner type")));
+            }
+        }
+        Ok(())
+    }
+
+    fn owner_module(&self) -> Result<Option<TypePath>> {
+        let Some(text) = &self.given.owner_module else { return Ok(None) };
+        let dependencies = self.host.manifest.dependency_crates();
+        TypePath::parse("--owner-module", text, &self.host.package, &dependencies).map(Some)
+    }
+
+    /// A type that does not exist would be a broken link in the documentation.
+    fn link(&self, noun: &Name, module: Option<TypePath>) -> Result<Option<TypePath>> {
+        let beside =
+            TypePath { krate: self.scope.krate.clone(), modules: self.scope.modules.clone(), name: noun.camel() };
+        for candidate in module.into_iter().chain([beside]) {
+            let found = source::lookup(&self.host.tree, &self.host.krate, &candidate, self.context)?;
+            if matches!(found, Lookup::Found(_)) {
+                return Ok(Some(candidate));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The owner's table with the declared type of its key, if it could be read.
+    fn owner_table(
+        &self,
+        noun: &Name,
+        module: Option<&TypePath>,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<(OwnerTable, Option<String>)>> {
+        let catalog = &self.migrations.catalog;
+        match self.given.owner_table.as_deref() {
+            Some("none") => Ok(None),
+            Some(name) => {
+                check_table(name)?;
+                let Some(table) = catalog.table(name) else {
+                    notes.push(format!(
+                        "{} has no table `{name}`; its key is taken to be `id`. The migration needs it to be there.",
+                        self.directory
+                    ));
+                    return Ok(Some((OwnerTable { name: name.to_owned(), key: "id".to_owned() }, None)));
+                };
+                key_of(table).map(Some)
+            }
+            None => {
+                let nouns =
+                    [Some(noun.as_str().to_owned()), module.map(|module| heck::AsSnakeCase(&module.name).to_string())];
+                let mut candidates: Vec<String> = Vec::new();
+                for noun in nouns.into_iter().flatten() {
+                    for candidate in [plural(&noun), noun] {
+                        if !candidates.contains(&candidate) {
+                            candidates.push(candidate);
+                        }
+                    }
+                }
+                if let Some(table) = candidates.iter().find_map(|name| catalog.table(name)) {
+                    return key_of(table).map(Some);
+                }
+                notes.push(format!(
+                    "Conversations have no foreign key to their owner, because {} has no table {}. `--owner-table` names another one, or `none`.",
+                    self.directory,
+                    list(&candidates)
+                ));
+                Ok(None)
+            }
+        }
+    }
+
+    fn access(
+        &self,
+        noun: &Name,
+        field: &Name,
+        key: &str,
+        module: Option<&TypePath>,
+        lookup: &Lookup,
+    ) -> Result<Access> {
+        let (tree, krate) = (&self.host.tree, &self.host.krate);
+        let definition = match lookup {
+            Lookup::Found(definition) => Some(definition),
+            Lookup::Absent | Lookup::Opaque => None,
+        };
+        match (&self.given.scope_owner, lookup) {
+            (Some(_), Lookup::Absent) => Err(Failure::usage(format!(
+                "--scope-owner: there is no `{}` yet to read the owner from",
+                self.scope.rust()
+            ))
+            .help("write that type first, or leave --scope-owner out to have it created")),
+            (Some(text), _) => source::follow(tree, krate, self.scope, definition, text, self.context),
+            (None, Lookup::Found(definition)) => {
+                let owner = source::Owner { noun, field, key, module };
+                source::infer(tree, krate, self.scope, definition, &owner, self.context)
+            }
+            (None, Lookup::Absent) => {
+                Ok(Access { steps: vec![Step { text: field.rust(), optional: false }], id: None })
+            }
+            (None, Lookup::Opaque) => Err(Failure::decision(format!(
+                "the source of `{}` cannot be read, so it is not known how it names its {noun}",
+                self.scope.rust()
+            ))
+            .help("say it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`")),
+        }
+    }
+
+    fn wrong_type(&self, access: &Access, seen: &Seen, id: IdType, table: Option<&OwnerTable>) -> Failure {
+        let (path, wanted) = (path(access), rust_type(id));
+        let reason = match (table, &self.given.owner_id) {
+            (Some(table), _) => format!("the key `{}` of table `{}` is `{wanted}`", table.key, table.name),
+            (None, Some(given)) => format!("`--owner-id {given}` asks for `{wanted}`"),
+            (None, None) => format!("the owner's key is taken to be `{wanted}`"),
+        };
+        let what = format!("`{path}` in {} is `{}`, but {reason}", self.scope.rust(), show(seen));
+        Failure::decision(what).help(match (seen, table) {
+            (Seen::Other(_), _) => {
+                format!("name a way to the `{wanted}` with --scope-owner, for example `{path}.id`, `{path}.0` or a method")
+            }
+            (_, Some(_)) => format!(
+                "name a way to the `{wanted}` with --scope-owner, another table with --owner-table, or `--owner-table none`"
+            ),
+            (_, None) => format!("leave --owner-id out, or name a way to the `{wanted}` with --scope-owner"),
+        })
+    }
+}
+
+fn check_field(field: &Name, database: Database) -> Result<()> {
+    if schema::own_columns().iter().any(|column| column == field.as_str()) {
+        return Err(Failure::usage(format!("--owner-field: `{field}` is a column that the tables have already"))
+            .help("use another name, for example `user_id`"));
+    }
+    let limit = database.identifier_limit();
+    if field.as_str().len() > limit {
+        return Err(Failure::usage(format!(
+            "--owner-field: `{field}` has {} bytes, the limit is {limit}",
+            field.as_str().len()
+        ))
+        .help("use a shorter name"));
+    }
+    Ok(())
+}
+
+fn show(seen: &Seen) -> String {
+    match seen {
+        Seen::I64 => "i64".to_owned(),
+        Seen::SmallInt => "small integer".to_owned(),
+        Seen::Uuid => "Uuid".to_owned(),
+        Seen::String => "String".to_owned(),
+        Seen::Str => "str".to_owned(),
+        Seen::Ref(inner) => format!("&{}", show(inner)),
+        Seen::Other(text) => text.clone(),
+    }
+}
+
+fn path(access: &Access) -> String {
+    access.steps.iter().map(|step| step.text.as_str()).collect::<Vec<_>>().join(".")
+}
+
+fn list(names: &[String]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(" or ")
+}
