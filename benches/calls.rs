@@ -1,6 +1,7 @@
 //! Each call of a generated context beside the same statements by hand on bare sqlx, and the calls in a small and in a
 //! large database. The layer is generated into a host, where `calls/host.rs` becomes an example that measures and
-//! prints. Nothing here is asserted: section 10 of the design has the targets.
+//! prints, with the other files there as its modules. Nothing here is asserted: section 10 of the design has the
+//! targets.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -31,7 +32,9 @@ fn main() {
     write("Cargo.toml", manifest("my_app", "2024", "\n[workspace]\n").as_bytes());
     write("src/lib.rs", b"pub mod accounts;\n");
     write("src/accounts.rs", ACCOUNTS.as_bytes());
-    write("examples/calls.rs", include_bytes!("calls/host.rs"));
+    write("examples/calls/main.rs", include_bytes!("calls/host.rs"));
+    write("examples/calls/hand.rs", include_bytes!("calls/hand.rs"));
+    write("examples/calls/states.rs", include_bytes!("calls/states.rs"));
     run(sagents().args(FULL.split_whitespace()).arg("--path").arg(&host).stdout(std::process::Stdio::null()));
 
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -1,20 +1,26 @@
 //! Measures the generated context of the host that this is an example of. Both sides of a comparison take turns in
 //! small batches and share a pool, so that what else the machine does touches both alike.
 
+mod hand;
+mod states;
+
+use std::fmt::Debug;
 use std::hint::black_box;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::DateTime;
+use hand::ByHand;
 use my_app::accounts::{Scope, User};
 use my_app::conversations::{
-    ContentType, Conversation, ConversationChanges, Conversations, DisplayMessage, ListConversations, MessagePage,
-    NewConversation, NewDisplayMessage, Role, ToolStatus, connect,
+    ConversationChanges, Conversations, DisplayMessage, ListConversations, MessagePage, NewConversation,
+    NewDisplayMessage, Role, ToolStatus, connect,
 };
+use my_app::sagents::{Message, ToolCall};
 use serde_json::{Map, Value, json};
-use sqlx::sqlite::{SqlitePool, SqliteRow};
+use sqlx::sqlite::SqlitePool;
 use sqlx::types::Json;
-use sqlx::{Row as _, Sqlite, SqliteConnection, Transaction};
 use uuid::Uuid;
 
 const ROUNDS: usize = 40;
@@ -35,6 +41,8 @@ async fn main() {
     );
     beside_hand(&directory).await;
     println!();
+    states::beside_bare_driver(&directory).await;
+    println!();
     small_and_large(&directory).await;
 }
 
@@ -47,6 +55,9 @@ async fn beside_hand(directory: &Directory) {
     assert_eq!(ours.list_conversations(&SCOPE, list()).await.unwrap(), hand.list().await);
     assert_eq!(ours.load_display_messages(&SCOPE, one, MessagePage::first()).await.unwrap(), hand.page(one).await);
     assert_eq!(ours.search_messages(&SCOPE, "MESSAGE 77", 20).await.unwrap(), hand.search("MESSAGE 77").await);
+    let (said, message_id) = (&answer(), Uuid::now_v7());
+    let saved = ours.save_message(&SCOPE, id(1), message_id, said).await.unwrap();
+    assert_eq!(shown(saved), shown(hand.save_message(id(2), message_id, said).await));
 
     header(["call", "ours", "by hand", "ratio", "target"]);
     conversation_calls(ours, hand).await;
@@ -127,7 +138,7 @@ async fn message_calls(ours: &Conversations, hand: &ByHand) {
         target,
         async |_| new_message(),
         async |new| ours.append_display_message(&SCOPE, one, new).await.unwrap(),
-        async |new| hand.append(one, new).await,
+        async |new| hand.append(one, vec![new]).await,
     )
     .await;
     compare(
@@ -168,6 +179,15 @@ async fn message_calls(ours: &Conversations, hand: &ByHand) {
         calling,
         async |call| ours.complete_tool_call(&SCOPE, one, &call, metadata()).await.unwrap(),
         async |call| hand.change_tool_call(one, &call, ToolStatus::Completed, metadata()).await,
+    )
+    .await;
+    // The last one: what it stores would be searched.
+    compare(
+        "save_message, 3 items",
+        target,
+        async |_| (Uuid::now_v7(), answer()),
+        async |(id, said)| ours.save_message(&SCOPE, one, id, &said).await.unwrap(),
+        async |(id, said)| hand.save_message(one, id, &said).await,
     )
     .await;
 }
@@ -239,7 +259,7 @@ async fn small_and_large(directory: &Directory) {
     .await;
 }
 
-/// Measures two sides in turns and prints their medians. What a call needs is prepared outside of its time.
+/// Measures two sides in turns and prints their medians.
 async fn compare<T, A, B>(
     name: &str,
     target: &str,
@@ -247,36 +267,47 @@ async fn compare<T, A, B>(
     one: impl AsyncFn(T) -> A,
     other: impl AsyncFn(T) -> B,
 ) {
+    let (one, other) = measure(ROUNDS, BATCH, prepare, one, other).await;
+    compared(name, one, other, target);
+}
+
+/// The medians of two sides that take turns. What a call needs is prepared outside of its time.
+async fn measure<T, A, B>(
+    rounds: usize,
+    batch: usize,
+    prepare: impl AsyncFn(usize) -> T,
+    one: impl AsyncFn(T) -> A,
+    other: impl AsyncFn(T) -> B,
+) -> (Duration, Duration) {
     let (mut ones, mut others) = (Vec::new(), Vec::new());
-    for round in 0..=ROUNDS {
-        turn(round, &prepare, &one, &mut ones).await;
-        turn(round, &prepare, &other, &mut others).await;
+    for round in 0..=rounds {
+        let numbers = round * batch..(round + 1) * batch;
+        turn(numbers.clone(), &prepare, &one, &mut ones).await;
+        turn(numbers, &prepare, &other, &mut others).await;
         if round == 0 {
             // It warmed up.
             ones.clear();
             others.clear();
         }
     }
-    let (one, other) = (median(ones), median(others));
-    let micros = |time: Duration| format!("{:.1} µs", time.as_secs_f64() * 1e6);
-    let ratio = format!("{:.2}", one.as_secs_f64() / other.as_secs_f64());
-    row([name, &micros(one), &micros(other), &ratio, target]);
+    (median(ones), median(others))
 }
 
 async fn turn<T, R>(
-    round: usize,
+    numbers: Range<usize>,
     prepare: &impl AsyncFn(usize) -> T,
     call: &impl AsyncFn(T) -> R,
     times: &mut Vec<Duration>,
 ) {
     let mut inputs = Vec::new();
-    for n in round * BATCH..(round + 1) * BATCH {
+    for n in numbers {
         inputs.push(prepare(n).await);
     }
     for input in inputs {
         let start = Instant::now();
-        black_box(call(input).await);
+        let answer = call(input).await;
         times.push(start.elapsed());
+        black_box(answer);
     }
 }
 
@@ -288,6 +319,12 @@ fn median(mut times: Vec<Duration>) -> Duration {
 fn header(columns: [&str; 5]) {
     row(columns);
     println!("{}", "-".repeat(75));
+}
+
+fn compared(name: &str, one: Duration, other: Duration, last: &str) {
+    let micros = |time: Duration| format!("{:.1} µs", time.as_secs_f64() * 1e6);
+    let ratio = format!("{:.2}", one.as_secs_f64() / other.as_secs_f64());
+    row([name, &micros(one), &micros(other), &ratio, last]);
 }
 
 fn row([name, one, other, ratio, target]: [&str; 5]) {
@@ -382,281 +419,14 @@ fn new_message() -> NewDisplayMessage {
     NewDisplayMessage::text(Role::User, text).metadata(metadata())
 }
 
-/// The statements of the generated context, as one would write them for this one host.
-struct ByHand(SqlitePool);
-
-impl ByHand {
-    async fn create(&self, new: NewConversation) -> Conversation {
-        let mut tx = self.begin().await;
-        let row = sqlx::query(
-            "INSERT INTO sagents_conversations (user_id, id, title, scope, metadata, inserted_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (user_id, id) DO NOTHING RETURNING *",
-        )
-        .bind(USER)
-        .bind(new.id)
-        .bind(new.title)
-        .bind(Json(json!({ "type": "user", "id": USER })))
-        .bind(Json(new.metadata))
-        .bind(text(Utc::now()))
-        .fetch_one(&mut *tx)
-        .await
-        .unwrap();
-        let created = conversation(&row);
-        tx.commit().await.unwrap();
-        created
-    }
-
-    async fn get(&self, id: Uuid) -> Conversation {
-        let get = sqlx::query("SELECT * FROM sagents_conversations WHERE user_id = $1 AND id = $2");
-        conversation(&get.bind(USER).bind(id).fetch_one(&self.0).await.unwrap())
-    }
-
-    async fn update(&self, id: Uuid, title: String, metadata: Map<String, Value>) -> Conversation {
-        let mut tx = self.begin().await;
-        let row = sqlx::query(
-            "UPDATE sagents_conversations
-             SET title = CASE WHEN $3 THEN $4 ELSE title END, metadata = CASE WHEN $5 THEN $6 ELSE metadata END,
-                 updated_at = $7
-             WHERE user_id = $1 AND id = $2 RETURNING *",
-        )
-        .bind(USER)
-        .bind(id)
-        .bind(true)
-        .bind(title)
-        .bind(true)
-        .bind(Json(metadata))
-        .bind(text(Utc::now()))
-        .fetch_one(&mut *tx)
-        .await
-        .unwrap();
-        let updated = conversation(&row);
-        tx.commit().await.unwrap();
-        updated
-    }
-
-    async fn delete(&self, id: Uuid) {
-        let mut tx = self.begin().await;
-        let delete = sqlx::query("DELETE FROM sagents_conversations WHERE user_id = $1 AND id = $2");
-        delete.bind(USER).bind(id).execute(&mut *tx).await.unwrap();
-        tx.commit().await.unwrap();
-    }
-
-    async fn list(&self) -> Vec<Conversation> {
-        let rows = sqlx::query(
-            "SELECT * FROM sagents_conversations WHERE user_id = $1 AND (updated_at, id) < ($2, $3)
-             ORDER BY updated_at DESC, id DESC LIMIT $4",
-        )
-        .bind(USER)
-        .bind("9999-12-31T23:59:59.999999Z")
-        .bind(Uuid::max())
-        .bind(50)
-        .fetch_all(&self.0)
-        .await
-        .unwrap();
-        rows.iter().map(conversation).collect()
-    }
-
-    async fn append(&self, conversation_id: Uuid, new: NewDisplayMessage) -> DisplayMessage {
-        let now = text(Utc::now());
-        let mut tx = self.begin().await;
-        let sequence: i64 = sqlx::query(
-            "UPDATE sagents_conversations SET next_sequence = next_sequence + 1, updated_at = $3
-             WHERE user_id = $1 AND id = $2 RETURNING next_sequence - 1",
-        )
-        .bind(USER)
-        .bind(conversation_id)
-        .bind(&now)
-        .fetch_one(&mut *tx)
-        .await
-        .unwrap()
-        .get(0);
-        let row = sqlx::query(
-            "INSERT INTO sagents_display_messages (user_id, conversation_id, sequence, message_id, item, role,
-                 content_type, content, metadata, tool_call_id, status, inserted_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-             ON CONFLICT (user_id, conversation_id, message_id, item) DO NOTHING RETURNING *",
-        )
-        .bind(USER)
-        .bind(conversation_id)
-        .bind(sequence)
-        .bind(new.message_id)
-        .bind(new.item)
-        .bind(new.role)
-        .bind(new.content_type)
-        .bind(new.content)
-        .bind(Json(new.metadata))
-        .bind(new.tool_call_id)
-        .bind(new.status)
-        .bind(&now)
-        .fetch_one(&mut *tx)
-        .await
-        .unwrap();
-        let appended = message(&row);
-        tx.commit().await.unwrap();
-        appended
-    }
-
-    async fn page(&self, conversation_id: Uuid) -> Vec<DisplayMessage> {
-        let rows = sqlx::query(
-            "SELECT m.* FROM sagents_conversations c
-             LEFT JOIN (
-                 SELECT * FROM sagents_display_messages
-                 WHERE user_id = $1 AND conversation_id = $2 AND sequence > $3 ORDER BY sequence LIMIT $4
-             ) m ON TRUE
-             WHERE c.user_id = $1 AND c.id = $2 ORDER BY m.sequence",
-        )
-        .bind(USER)
-        .bind(conversation_id)
-        .bind(-1)
-        .bind(100)
-        .fetch_all(&self.0)
-        .await
-        .unwrap();
-        rows.iter().map(message).collect()
-    }
-
-    async fn clear(&self, conversation_id: Uuid) -> u64 {
-        let mut tx = self.begin().await;
-        touch(&mut tx, conversation_id).await;
-        let clear = sqlx::query("DELETE FROM sagents_display_messages WHERE user_id = $1 AND conversation_id = $2");
-        let cleared = clear.bind(USER).bind(conversation_id).execute(&mut *tx).await.unwrap().rows_affected();
-        tx.commit().await.unwrap();
-        cleared
-    }
-
-    async fn search(&self, text: &str) -> Vec<DisplayMessage> {
-        let rows = sqlx::query(
-            "SELECT * FROM sagents_display_messages WHERE user_id = $1 AND content GLOB $2
-             ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $3",
-        )
-        .bind(USER)
-        .bind(format!("*{}*", text.chars().map(either_case).collect::<String>()))
-        .bind(20)
-        .fetch_all(&self.0)
-        .await
-        .unwrap();
-        rows.iter().map(message).collect()
-    }
-
-    async fn change_tool_call(
-        &self,
-        conversation_id: Uuid,
-        call_id: &str,
-        status: ToolStatus,
-        metadata: Map<String, Value>,
-    ) -> DisplayMessage {
-        let mut tx = self.begin().await;
-        touch(&mut tx, conversation_id).await;
-        let row = sqlx::query(
-            "SELECT * FROM sagents_display_messages
-             WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = $4
-             ORDER BY sequence DESC LIMIT 1",
-        )
-        .bind(USER)
-        .bind(conversation_id)
-        .bind(call_id)
-        .bind(ContentType::ToolCall)
-        .fetch_one(&mut *tx)
-        .await
-        .unwrap();
-        let mut call = message(&row);
-        call.status = Some(status);
-        call.metadata.extend(metadata);
-        sqlx::query(
-            "UPDATE sagents_display_messages SET status = $4, content = $5, metadata = $6
-             WHERE user_id = $1 AND conversation_id = $2 AND sequence = $3",
-        )
-        .bind(USER)
-        .bind(conversation_id)
-        .bind(call.sequence)
-        .bind(call.status)
-        .bind(&call.content)
-        .bind(Json(&call.metadata))
-        .execute(&mut *tx)
-        .await
-        .unwrap();
-        tx.commit().await.unwrap();
-        call
-    }
-
-    async fn delete_before(&self, cutoff: DateTime<Utc>) -> u64 {
-        let (cutoff, mut start, mut deleted) = (text(cutoff), (i64::MIN, Uuid::nil()), 0);
-        loop {
-            let row = sqlx::query(
-                "SELECT user_id, id FROM (
-                     SELECT user_id, id FROM sagents_conversations WHERE (user_id, id) > ($1, $2)
-                     ORDER BY user_id, id LIMIT 1000
-                 ) ORDER BY user_id DESC, id DESC LIMIT 1",
-            )
-            .bind(start.0)
-            .bind(start.1)
-            .fetch_optional(&self.0)
-            .await
-            .unwrap();
-            let Some(end) = row.map(|row| (row.get(0), row.get(1))) else { return deleted };
-            let mut tx = self.begin().await;
-            deleted += sqlx::query(
-                "DELETE FROM sagents_conversations
-                 WHERE (user_id, id) > ($1, $2) AND (user_id, id) <= ($3, $4) AND updated_at < $5",
-            )
-            .bind(start.0)
-            .bind(start.1)
-            .bind(end.0)
-            .bind(end.1)
-            .bind(&cutoff)
-            .execute(&mut *tx)
-            .await
-            .unwrap()
-            .rows_affected();
-            tx.commit().await.unwrap();
-            start = end;
-        }
-    }
-
-    async fn begin(&self) -> Transaction<'static, Sqlite> {
-        self.0.begin_with("BEGIN IMMEDIATE").await.unwrap()
-    }
+/// A text and two tool calls.
+fn answer() -> Message {
+    let call = |name| ToolCall::new(Uuid::now_v7(), name, json!({ "query": "the sea", "limit": 10 }));
+    Message { tool_calls: vec![call("search"), call("fetch")], ..Message::assistant("Let me look that up for you.") }
 }
 
-async fn touch(connection: &mut SqliteConnection, id: Uuid) {
-    let touch = sqlx::query("UPDATE sagents_conversations SET updated_at = $3 WHERE user_id = $1 AND id = $2");
-    touch.bind(USER).bind(id).bind(text(Utc::now())).execute(connection).await.unwrap();
-}
-
-fn text(time: DateTime<Utc>) -> String {
-    time.to_rfc3339_opts(SecondsFormat::Micros, true)
-}
-
-fn conversation(row: &SqliteRow) -> Conversation {
-    Conversation {
-        user_id: row.get("user_id"),
-        id: row.get("id"),
-        title: row.get("title"),
-        scope: row.get::<Json<_>, _>("scope").0,
-        metadata: row.get::<Json<_>, _>("metadata").0,
-        interrupted: row.get("interrupted"),
-        inserted_at: row.get("inserted_at"),
-        updated_at: row.get("updated_at"),
-    }
-}
-
-fn either_case(c: char) -> String {
-    if c.is_alphabetic() { format!("[{}{}]", c.to_lowercase(), c.to_uppercase()) } else { c.to_string() }
-}
-
-fn message(row: &SqliteRow) -> DisplayMessage {
-    DisplayMessage {
-        user_id: row.get("user_id"),
-        conversation_id: row.get("conversation_id"),
-        sequence: row.get("sequence"),
-        message_id: row.get("message_id"),
-        item: row.get("item"),
-        role: row.get("role"),
-        content_type: row.get("content_type"),
-        content: row.get("content"),
-        metadata: row.get::<Json<_>, _>("metadata").0,
-        tool_call_id: row.get("tool_call_id"),
-        status: row.get("status"),
-        inserted_at: row.get("inserted_at"),
-    }
+/// What two calls store alike.
+fn shown(items: Vec<DisplayMessage>) -> Vec<impl PartialEq + Debug> {
+    let place = |m: &DisplayMessage| (m.sequence, m.message_id, m.item, m.role, m.content_type, m.status);
+    items.into_iter().map(|m| (place(&m), m.content, m.metadata, m.tool_call_id)).collect()
 }
