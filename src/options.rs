@@ -69,6 +69,7 @@ impl Options {
         let prefix = TablePrefix::parse(prefix, schema::LONGEST_SUFFIX, database.identifier_limit())?;
         check_prefix(&context, &prefix, recorded)?;
         let directory = migrations_directory(migrations.as_deref(), host)?;
+        refuse_mixed_migrations(migrations.as_deref(), &directory, &sqlx, host)?;
         let mut found = migrations::read(&host.tree, &directory)?;
         // The tables of the context itself are nobody's owner, even if one is called so.
         for table in schema::schema(&prefix, None).tables {
@@ -249,6 +250,16 @@ fn choose_database(given: Option<&str>, sqlx: &Sqlx) -> Result<Database> {
         }
         None => Ok(Database::Sqlite),
     }
+}
+
+/// One directory cannot hold the migrations of two databases.
+fn refuse_mixed_migrations(given: Option<&Utf8Path>, directory: &Utf8Path, sqlx: &Sqlx, host: &Host) -> Result<()> {
+    let other = !sqlx.sqlite && (sqlx.postgres || sqlx.mysql);
+    if given.is_some() || !other || migrations::read(&host.tree, directory)?.last.is_none() {
+        return Ok(());
+    }
+    Err(Failure::decision(format!("the migrations in {directory} are for the database that sqlx is used with now"))
+        .help(format!("give these a directory of their own, for example `--migrations {directory}/sqlite`")))
 }
 
 /// Relative to the package, and inside of what the generator may write to.

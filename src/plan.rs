@@ -83,7 +83,10 @@ impl<'a> Builder<'a> {
 
     /// Plans the migration unless an earlier run emitted it. Returns every script that makes the tables, in order.
     fn migrate(&mut self, schema: &Schema, now: DateTime<Utc>) -> Result<Vec<Utf8PathBuf>> {
-        if let Some(before) = &self.last.schema {
+        // A migration that was deleted before it ran is as good as never emitted.
+        let emitted = &self.last.files.migrations;
+        let is_gone = !emitted.is_empty() && emitted.iter().all(|path| !self.host.tree.is_file(path));
+        if let Some(before) = self.last.schema.as_ref().filter(|_| !is_gone) {
             if before != schema {
                 return Err(other_tables(self.options, &self.last.resolved));
             }
@@ -349,10 +352,10 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         need("uuid", "1.10", "1.10.0", &["serde", "v7"]),
     ];
     if host.is_new() {
-        needs.push(need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread", "time"]));
+        needs.push(need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread", "sync", "time"]));
         needs.push(need("sqlx", sqlx, "0.8.4", &["macros", "migrate"]));
     } else {
-        needs.push(need("tokio", "1.40", "1.40.0", &["time"]));
+        needs.push(need("tokio", "1.40", "1.40.0", &["sync", "time"]));
         if options.tests {
             let dev = need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread"]);
             needs.push(Need { dev: true, ..dev });

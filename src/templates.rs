@@ -59,11 +59,12 @@ struct OwnerWords {
     borrow: &'static str,
     uses_uuid: bool,
     super_imports: &'static str,
-    /// The statements that read the owner's id from a scope, and the field that they fill.
+    /// The statements that read the owner's id from a scope, and the id.
     read: Vec<String>,
-    read_field: String,
+    read_value: String,
+    new_type: &'static str,
+    new_field: String,
     test_type: &'static str,
-    test_field: String,
     alice: &'static str,
     bob: &'static str,
 }
@@ -159,9 +160,10 @@ impl OwnerWords {
             uses_uuid: *id == IdType::Uuid,
             super_imports: if optional { "{Error, Result}" } else { "Result" },
             read,
-            read_field: if value == field { value } else { format!("{field}: {value}") },
+            read_value: value,
+            new_type: if *id == IdType::Text { "impl Into<String>" } else { rust_type },
+            new_field: if *id == IdType::Text { format!("{field}: {field}.into()") } else { field.to_owned() },
             test_type: if *id == IdType::Text { "&str" } else { rust_type },
-            test_field: if *id == IdType::Text { format!("{field}: {field}.to_owned()") } else { field.to_owned() },
             alice: match id {
                 IdType::I64 => "1",
                 IdType::Uuid => "Uuid::from_u128(1)",

@@ -202,8 +202,10 @@ impl ByHand {
         touch(&mut tx, conversation_id).await;
         let row = sqlx::query(
             "SELECT * FROM sagents_display_messages
-             WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = $4
-             ORDER BY sequence DESC LIMIT 1",
+             WHERE user_id = $1 AND conversation_id = $2 AND sequence = (
+                 SELECT max(sequence) FROM sagents_display_messages
+                 WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = $4
+             )",
         )
         .bind(USER)
         .bind(conversation_id)
@@ -235,34 +237,30 @@ impl ByHand {
     pub async fn delete_before(&self, cutoff: DateTime<Utc>) -> u64 {
         let (cutoff, mut start, mut deleted) = (text(cutoff), (i64::MIN, Uuid::nil()), 0);
         loop {
-            let row = sqlx::query(
-                "SELECT user_id, id FROM (
-                     SELECT user_id, id FROM sagents_conversations WHERE (user_id, id) > ($1, $2)
-                     ORDER BY user_id, id LIMIT 1000
-                 ) ORDER BY user_id DESC, id DESC LIMIT 1",
+            let batch = sqlx::query(
+                "SELECT user_id, id, updated_at < $3 FROM sagents_conversations WHERE (user_id, id) > ($1, $2)
+                 ORDER BY user_id, id LIMIT 1000",
             )
             .bind(start.0)
             .bind(start.1)
-            .fetch_optional(&self.0)
+            .bind(&cutoff)
+            .fetch_all(&self.0)
             .await
             .unwrap();
-            let Some(end) = row.map(|row| (row.get(0), row.get(1))) else { return deleted };
-            let mut tx = self.begin().await;
-            deleted += sqlx::query(
-                "DELETE FROM sagents_conversations
-                 WHERE (user_id, id) > ($1, $2) AND (user_id, id) <= ($3, $4) AND updated_at < $5",
-            )
-            .bind(start.0)
-            .bind(start.1)
-            .bind(end.0)
-            .bind(end.1)
-            .bind(&cutoff)
-            .execute(&mut *tx)
-            .await
-            .unwrap()
-            .rows_affected();
-            tx.commit().await.unwrap();
-            start = end;
+            let keys: Vec<(i64, Uuid, bool)> = batch.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+            let Some(last) = keys.last() else { return deleted };
+            if keys.iter().any(|key| key.2) {
+                let mut tx = self.begin().await;
+                for (user, id, _) in keys.iter().filter(|key| key.2) {
+                    let row = sqlx::query(
+                        "DELETE FROM sagents_conversations WHERE user_id = $1 AND id = $2 AND updated_at < $3",
+                    );
+                    let row = row.bind(user).bind(id).bind(&cutoff).execute(&mut *tx).await.unwrap();
+                    deleted += row.rows_affected();
+                }
+                tx.commit().await.unwrap();
+            }
+            start = (last.0, last.1);
         }
     }
 

@@ -16,7 +16,7 @@ use sqlparser::ast::{
 };
 
 use self::statement::{is_definition, parse, salvage, statements};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::tree::Tree;
 
 /// How the host writes its migrations.
@@ -44,6 +44,12 @@ pub struct Migrations {
 /// Reads the migrations in `directory`, which is relative to the package and may contain `..`.
 pub fn read(tree: &Tree, directory: &Utf8Path) -> Result<Migrations> {
     let files = tree.list(directory)?;
+    if let Some(foreign) = files.iter().find(|name| is_foreign(name)) {
+        return Err(Failure::decision(format!(
+            "{directory}/{foreign} is not of sqlx, whose migrations start with a number: `0001_users.sql`"
+        ))
+        .help("name the directory of sqlx's migrations with --migrations, also if there is none yet"));
+    }
     let mut scripts: Vec<_> = files.iter().filter_map(|name| Script::of(name)).collect();
     scripts.retain(|script| tree.is_file(&directory.join(script.file)));
     scripts.sort_by_key(|script| (script.version, script.kind));
@@ -98,6 +104,11 @@ impl<'a> Script<'a> {
         };
         Some(Self { file, version: version.parse().ok()?, width: version.len(), kind })
     }
+}
+
+/// sqlx passes over most files, but refuses to run where one of these is.
+fn is_foreign(file: &str) -> bool {
+    Utf8Path::new(file).extension() == Some("sql") && file.contains('_') && Script::of(file).is_none()
 }
 
 fn habit(scripts: &[Script]) -> Habit {

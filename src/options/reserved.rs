@@ -8,6 +8,7 @@ pub(super) const CRATES: &[&str] =
 pub(super) const RESERVED_TYPES: &[&str] = &[
     "AgentPersistence",
     "AgentState",
+    "Arc",
     "AsMut",
     "AsRef",
     "BTreeSet",
@@ -25,6 +26,8 @@ pub(super) const RESERVED_TYPES: &[&str] = &[
     "DateTime",
     "Debug",
     "Default",
+    "Deref",
+    "DerefMut",
     "Deserialize",
     "DisplayMessage",
     "Drop",
@@ -48,6 +51,7 @@ pub(super) const RESERVED_TYPES: &[&str] = &[
     "Message",
     "MessagePage",
     "MessagePosition",
+    "Mutex",
     "NewConversation",
     "NewDisplayMessage",
     "None",
@@ -55,6 +59,7 @@ pub(super) const RESERVED_TYPES: &[&str] = &[
     "Option",
     "Ord",
     "Owner",
+    "OwnedMutexGuard",
     "OwnerScope",
     "PartialEq",
     "PartialOrd",
@@ -89,4 +94,5 @@ pub(super) const RESERVED_TYPES: &[&str] = &[
     "Uuid",
     "Value",
     "Vec",
+    "Write",
 ];

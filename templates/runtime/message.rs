@@ -1,6 +1,8 @@
 //! What is said in a conversation with a model: messages, their parts, tool calls and their
 //! results.
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::json::Fields;
@@ -138,6 +140,20 @@ impl Message {
             map.insert("metadata".into(), metadata.clone().into());
         }
         map.into()
+    }
+}
+
+/// As it is stored.
+impl Serialize for Message {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.write().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Self::read("message", value).map_err(D::Error::custom)
     }
 }
 

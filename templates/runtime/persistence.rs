@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::serializer::ReadError;
@@ -40,7 +41,7 @@ pub trait AgentPersistence: Sync {
 }
 
 /// Counts the saves of a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Revision(pub i64);
 
 /// What a save expects to find. A writer that missed a save is told so instead of overwriting it.
@@ -99,13 +100,14 @@ impl LoadContext {
         }
     }
 
-    /// The same, for a save.
+    /// The same, for a save with an id of its own.
     #[must_use]
     pub fn because(&self, lifecycle: Lifecycle) -> PersistContext {
         PersistContext {
             agent_id: self.agent_id.clone(),
             conversation_id: self.conversation_id,
             lifecycle,
+            write_id: Uuid::now_v7(),
         }
     }
 }
@@ -119,6 +121,9 @@ pub struct PersistContext {
     pub conversation_id: Uuid,
     /// Why it is stored now.
     pub lifecycle: Lifecycle,
+    /// Identifies the save: repeated with the same context after a lost answer, it is carried out
+    /// once.
+    pub write_id: Uuid,
 }
 
 /// Why a state is stored.

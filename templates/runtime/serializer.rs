@@ -170,8 +170,13 @@ fn write_state(state: &State) -> Value {
 fn read_version(fields: &mut Fields) -> Result<u64, ReadError> {
     match fields.present("version") {
         None => Ok(1),
+        // However it is written, a number beyond ours is of the future.
         Some(found) => match found.as_u64() {
-            Some(version) if version > u64::from(VERSION) => {
+            _ if found
+                .as_f64()
+                .is_some_and(|version| version > f64::from(VERSION)) =>
+            {
+                let version = found.as_u64().unwrap_or(u64::MAX);
                 Err(ReadError::FutureVersion { version })
             }
             Some(version) if version > 0 => Ok(version),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 use super::json::Fields;
@@ -64,6 +66,20 @@ impl Todo {
         map.insert("content".into(), self.content.clone().into());
         map.insert("status".into(), self.status.as_str().into());
         map.into()
+    }
+}
+
+/// As it is stored.
+impl Serialize for Todo {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.write().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Todo {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Self::read("todo", value).map_err(D::Error::custom)
     }
 }
 

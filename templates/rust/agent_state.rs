@@ -12,7 +12,7 @@ pub struct AgentState {
     {{ owner.row_attribute }}pub {{ owner.field }}: {{ owner.rust_type }},
 {% endif %}    /// The conversation whose agent it is.
     pub conversation_id: Uuid,
-    /// The version of the format that `data` is written in.
+    /// The version of the format that was last saved.
     pub version: i32,
     /// Counts the saves; a writer that holds an older revision has missed one.
     pub revision: i64,

@@ -35,7 +35,9 @@ mod tool_calls;
 mod values;
 
 use std::future::Future;
+use std::ops::{Deref, DerefMut};
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -46,6 +48,7 @@ use sqlx::sqlite::{
 };
 use sqlx::types::Json;
 use sqlx::{Sqlite, Transaction};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use uuid::Uuid;
 
 use self::values::{clean_json, clean_text, now, timestamp};
@@ -104,8 +107,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// - Write-ahead logging lets readers go on while one writer works, and `synchronous = FULL` keeps
 ///   every call that was answered through a power cut.
 /// - Foreign keys are enforced: deleting a conversation deletes what belongs to it.
-/// - A writer waits up to ten seconds for its turn. Connections are local and do not go stale, so
-///   none is tested before use or closed when idle.
+/// - A writer waits up to ten seconds for a writer of another process, and tries a few times.
+/// - Connections are local and do not go stale, so none is tested before use or closed when idle.
 ///
 /// A database in memory lives in its one connection.
 ///
@@ -134,13 +137,19 @@ pub async fn connect(url: &str) -> Result<SqlitePool> {
 #[derive(Debug, Clone)]
 pub struct {{ w.context }} {
     pool: SqlitePool,
+    /// There is one writer at a time. Waiting here instead of in the database, writers come in
+    /// their order and keep no connection from readers.
+    writers: Arc<Mutex<()>>,
 }
 
 impl {{ w.context }} {
     /// Uses a pool of the application's own; [`connect`] makes one with the right settings.
     #[must_use]
     pub fn new(pool: SqlitePool) -> Self {
-        Self { pool }
+        Self {
+            pool,
+            writers: Arc::default(),
+        }
     }
 
     /// Creates a conversation. Repeating the call with the same id stores nothing and returns what
@@ -333,91 +342,123 @@ impl {{ w.context }} {
     ///
     /// [`Error::Database`] if the database fails; the batches before that are deleted.
     pub async fn delete_conversations_before(&self, cutoff: DateTime<Utc>) -> Result<u64> {
+        // The planner would go through an owner's rows for every batch; one by one it cannot.
 {%- match w.owner %}
 {%- when Some(owner) %}
         const SELECT: &str = r#"
-            SELECT {{ owner.column }}, id FROM (
-                SELECT {{ owner.column }}, id FROM {{ w.conversations }}
-                WHERE ({{ owner.column }}, id) > ($0, $1)
-                ORDER BY {{ owner.column }}, id LIMIT 1000
-            )
-            ORDER BY {{ owner.column }} DESC, id DESC LIMIT 1"#;
+            SELECT {{ owner.column }}, id, updated_at < $2 FROM {{ w.conversations }}
+            WHERE ({{ owner.column }}, id) > ($0, $1)
+            ORDER BY {{ owner.column }}, id LIMIT 1000"#;
         const DELETE: &str = r#"
             DELETE FROM {{ w.conversations }}
-            WHERE ({{ owner.column }}, id) > ($0, $1) AND ({{ owner.column }}, id) <= ($2, $3)
-              AND updated_at < $4"#;
+            WHERE {{ owner.column }} = $0 AND id = $1 AND updated_at < $2"#;
 
         let cutoff = timestamp(cutoff);
         let mut start = ({{ owner.least }}, Uuid::nil());
         let mut total = 0;
         loop {
-            let end: Option<({{ owner.key_type }}, Uuid)> = sqlx::query_as(SELECT)
+            let mut batch: Vec<({{ owner.key_type }}, Uuid, bool)> = sqlx::query_as(SELECT)
                 .bind({{ owner.borrow }}start.0)
                 .bind(start.1)
-                .fetch_optional(&self.pool)
+                .bind(&cutoff)
+                .fetch_all(&self.pool)
                 .await?;
-            let Some(end) = end else {
-                return Ok(total);
-            };
-            total += retry(|| async {
-                let mut tx = self.begin().await?;
-                let deleted = sqlx::query(DELETE)
-                    .bind({{ owner.borrow }}start.0)
-                    .bind(start.1)
-                    .bind({{ owner.borrow }}end.0)
-                    .bind(end.1)
-                    .bind(&cutoff)
-                    .execute(&mut *tx)
-                    .await?
-                    .rows_affected();
-                tx.commit().await?;
-                Ok(deleted)
-            })
-            .await?;
-            start = end;
+            let old: Vec<_> = batch.iter().filter(|(_, _, is_old)| *is_old).collect();
+            if !old.is_empty() {
+                total += retry(|| async {
+                    let mut deleted = 0;
+                    let mut tx = self.begin().await?;
+                    for (owner, id, _) in &old {
+                        let row = sqlx::query(DELETE).bind(owner).bind(id).bind(&cutoff);
+                        deleted += row.execute(&mut *tx).await?.rows_affected();
+                    }
+                    tx.commit().await?;
+                    Ok(deleted)
+                })
+                .await?;
+            }
+            match batch.pop() {
+                Some((owner, id, _)) => start = (owner, id),
+                None => return Ok(total),
+            }
         }
 {%- when None %}
         const SELECT: &str = r#"
-            SELECT id FROM (
-                SELECT id FROM {{ w.conversations }} WHERE id > $1 ORDER BY id LIMIT 1000
-            )
-            ORDER BY id DESC LIMIT 1"#;
+            SELECT id, updated_at < $2 FROM {{ w.conversations }}
+            WHERE id > $1 ORDER BY id LIMIT 1000"#;
         const DELETE: &str = r#"
-            DELETE FROM {{ w.conversations }} WHERE id > $1 AND id <= $2 AND updated_at < $3"#;
+            DELETE FROM {{ w.conversations }} WHERE id = $1 AND updated_at < $2"#;
 
         let cutoff = timestamp(cutoff);
         let mut start = Uuid::nil();
         let mut total = 0;
         loop {
-            let end: Option<Uuid> = sqlx::query_scalar(SELECT)
+            let mut batch: Vec<(Uuid, bool)> = sqlx::query_as(SELECT)
                 .bind(start)
-                .fetch_optional(&self.pool)
+                .bind(&cutoff)
+                .fetch_all(&self.pool)
                 .await?;
-            let Some(end) = end else {
-                return Ok(total);
-            };
-            total += retry(|| async {
-                let mut tx = self.begin().await?;
-                let deleted = sqlx::query(DELETE)
-                    .bind(start)
-                    .bind(end)
-                    .bind(&cutoff)
-                    .execute(&mut *tx)
-                    .await?
-                    .rows_affected();
-                tx.commit().await?;
-                Ok(deleted)
-            })
-            .await?;
-            start = end;
+            let old: Vec<_> = batch.iter().filter(|(_, is_old)| *is_old).collect();
+            if !old.is_empty() {
+                total += retry(|| async {
+                    let mut deleted = 0;
+                    let mut tx = self.begin().await?;
+                    for (id, _) in &old {
+                        let row = sqlx::query(DELETE).bind(id).bind(&cutoff);
+                        deleted += row.execute(&mut *tx).await?.rows_affected();
+                    }
+                    tx.commit().await?;
+                    Ok(deleted)
+                })
+                .await?;
+            }
+            match batch.pop() {
+                Some((id, _)) => start = id,
+                None => return Ok(total),
+            }
         }
 {%- endmatch %}
     }
 
-    /// Begins a write. Taking the lock at once, a transaction cannot fail later because another one
-    /// wrote meanwhile.
-    async fn begin(&self) -> Result<Transaction<'static, Sqlite>> {
-        Ok(self.pool.begin_with("BEGIN IMMEDIATE").await?)
+    /// Begins a write when it is its turn. Taking the database's lock at once, a transaction cannot
+    /// fail later because another one wrote meanwhile.
+    async fn begin(&self) -> Result<Write> {
+        let turn = Arc::clone(&self.writers).lock_owned().await;
+        let transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
+        Ok(Write {
+            transaction,
+            _turn: turn,
+        })
+    }
+}
+
+/// A write that has its turn. It is undone unless it is committed.
+struct Write {
+    transaction: Transaction<'static, Sqlite>,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Write {
+    async fn commit(self) -> Result<()> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    async fn rollback(self) -> Result<()> {
+        Ok(self.transaction.rollback().await?)
+    }
+}
+
+impl Deref for Write {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &SqliteConnection {
+        &self.transaction
+    }
+}
+
+impl DerefMut for Write {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        &mut self.transaction
     }
 }
 

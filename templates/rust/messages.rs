@@ -1,5 +1,6 @@
 //! The calls for what a person sees of a conversation: append, page, clear, search.
 
+use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
 use sqlx::{FromRow as _, Row as _};
 use uuid::Uuid;
@@ -30,8 +31,8 @@ impl {{ w.context }} {
     }
 
     /// Stores everything that a message shows, in its order: texts, thoughts, tool calls as pending,
-    /// and tool results. Repeating the call with the same message id stores nothing and returns what
-    /// the first one stored.
+    /// and tool results. Repeating the call with the same message id stores nothing twice: items that
+    /// are there stay as they are, and items that a message has gained are added.
     ///
     /// # Errors
     ///
@@ -53,93 +54,38 @@ impl {{ w.context }} {
         self.append(scope, conversation_id, items.collect()).await
     }
 
-    /// Appends items of one message, all of them or none.
+    /// Appends items of one message. Those that are there already are left as they are.
     async fn append(
         &self,
         scope: &impl OwnerScope,
         conversation_id: Uuid,
         messages: Vec<NewDisplayMessage>,
     ) -> Result<Vec<DisplayMessage>> {
-        const TAKE_SEQUENCES: &str = r#"
-            UPDATE {{ w.conversations }}
-            SET next_sequence = next_sequence + $2, updated_at = $3
-            WHERE {{ w.owner_and }}id = $1
-            RETURNING next_sequence - $2"#;
-        const INSERT: &str = r#"
-            INSERT INTO {{ w.display_messages }}
-                ({{ w.owner_first }}conversation_id, sequence, message_id, item, role, content_type,
-                 content, metadata, tool_call_id, status, inserted_at)
-            VALUES ({{ w.owner_value }}$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-            ON CONFLICT ({{ w.owner_first }}conversation_id, message_id, item) DO NOTHING
-            RETURNING *"#;
-
         {{ w.take_owner }}
         let messages = messages.into_iter().map(NewDisplayMessage::checked);
         let messages = messages.collect::<Result<Vec<_>>>()?;
-        let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+        let all: Vec<_> = messages.iter().collect();
         retry(|| async {
-            let now = timestamp(now());
             let mut tx = self.begin().await?;
-            let first: i64 = sqlx::query_scalar(TAKE_SEQUENCES){{ w.bind_owner }}
-                .bind(conversation_id)
-                .bind(count)
-                .bind(&now)
-                .fetch_optional(&mut *tx)
-                .await?
-                .ok_or(Error::NotFound)?;
-            let mut stored = Vec::with_capacity(messages.len());
-            for (message, sequence) in messages.iter().zip(first..) {
-                let inserted: Option<DisplayMessage> = sqlx::query_as(INSERT){{ w.bind_owner }}
-                    .bind(conversation_id)
-                    .bind(sequence)
-                    .bind(message.message_id)
-                    .bind(message.item)
-                    .bind(message.role)
-                    .bind(message.content_type)
-                    .bind(&message.content)
-                    .bind(Json(&message.metadata))
-                    .bind(&message.tool_call_id)
-                    .bind(message.status)
-                    .bind(&now)
-                    .fetch_optional(&mut *tx)
-                    .await?;
-                let Some(inserted) = inserted else {
-                    // It is there already: give the sequences back.
-                    tx.rollback().await?;
-                    return self.stored({{ w.owner_arg }}conversation_id, &messages).await;
-                };
-                stored.push(inserted);
+            if let Some(stored) = insert(&mut tx, {{ w.owner_arg }}conversation_id, &all).await? {
+                tx.commit().await?;
+                return Ok(stored);
+            }
+            // Some are there already: give the sequences back, and take those of the others.
+            tx.rollback().await?;
+            let mut tx = self.begin().await?;
+            let mut stored = stored(&mut tx, {{ w.owner_arg }}conversation_id, &all).await?;
+            let is_missing = |new: &&NewDisplayMessage| stored.iter().all(|old| old.item != new.item);
+            let missing: Vec<_> = messages.iter().filter(is_missing).collect();
+            if !missing.is_empty() {
+                let rest = insert(&mut tx, {{ w.owner_arg }}conversation_id, &missing).await?;
+                stored.extend(rest.into_iter().flatten());
+                stored.sort_by_key(|message| message.item);
             }
             tx.commit().await?;
             Ok(stored)
         })
         .await
-    }
-
-    /// The items of a message that were stored before.
-    async fn stored(
-        &self,
-        {{ w.owner_param }}
-        conversation_id: Uuid,
-        messages: &[NewDisplayMessage],
-    ) -> Result<Vec<DisplayMessage>> {
-        const SELECT: &str = r#"
-            SELECT * FROM {{ w.display_messages }}
-            WHERE {{ w.owner_and }}conversation_id = $1 AND message_id = $2
-              AND item BETWEEN $3 AND $4
-            ORDER BY item"#;
-
-        let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
-            return Ok(Vec::new());
-        };
-        let stored = sqlx::query_as(SELECT){{ w.bind_owner }}
-            .bind(conversation_id)
-            .bind(first.message_id)
-            .bind(first.item)
-            .bind(last.item)
-            .fetch_all(&self.pool)
-            .await?;
-        Ok(stored)
     }
 
     /// A page of what a person sees, in the order of the conversation.
@@ -242,18 +188,20 @@ impl {{ w.context }} {
     ) -> Result<Vec<DisplayMessage>> {
         const SEARCH: &str = r#"
             SELECT * FROM {{ w.display_messages }}
-            WHERE {{ w.owner_and }}content GLOB $1
-            ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $2"#;
+            WHERE {{ w.owner_and }}content LIKE $1 ESCAPE '\' AND content GLOB $2
+            ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $3"#;
         // SQLite refuses longer ones.
         const LONGEST_PATTERN: usize = 50_000;
 
         {{ w.take_owner }}
-        let pattern = glob_pattern(&clean_text(text));
-        if pattern.len() > LONGEST_PATTERN {
+        let text = clean_text(text);
+        let (like, glob) = (like_pattern(&text), glob_pattern(&text));
+        if like.len().max(glob.len()) > LONGEST_PATTERN {
             return Err(Error::Invalid("the text to search for is too long".into()));
         }
         let found = sqlx::query_as(SEARCH){{ w.bind_owner }}
-            .bind(pattern)
+            .bind(like)
+            .bind(glob)
             .bind(limit.min(MessagePage::MAX_LIMIT))
             .fetch_all(&self.pool)
             .await?;
@@ -261,18 +209,106 @@ impl {{ w.context }} {
     }
 }
 
-/// A pattern that finds a text in whatever case. LIKE knows the case of ASCII letters only, so every
-/// letter becomes a class of its cases.
+/// Inserts items with the next sequences, or nothing if one of them is there already.
+async fn insert(
+    connection: &mut SqliteConnection,
+    {{ w.owner_param }}
+    conversation_id: Uuid,
+    messages: &[&NewDisplayMessage],
+) -> Result<Option<Vec<DisplayMessage>>> {
+    const TAKE_SEQUENCES: &str = r#"
+        UPDATE {{ w.conversations }}
+        SET next_sequence = next_sequence + $2, updated_at = $3
+        WHERE {{ w.owner_and }}id = $1
+        RETURNING next_sequence - $2"#;
+    const INSERT: &str = r#"
+        INSERT INTO {{ w.display_messages }}
+            ({{ w.owner_first }}conversation_id, sequence, message_id, item, role, content_type,
+             content, metadata, tool_call_id, status, inserted_at)
+        VALUES ({{ w.owner_value }}$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        ON CONFLICT ({{ w.owner_first }}conversation_id, message_id, item) DO NOTHING
+        RETURNING *"#;
+
+    let now = timestamp(now());
+    let first: i64 = sqlx::query_scalar(TAKE_SEQUENCES){{ w.bind_owner }}
+        .bind(conversation_id)
+        .bind(i64::try_from(messages.len()).unwrap_or(i64::MAX))
+        .bind(&now)
+        .fetch_optional(&mut *connection)
+        .await?
+        .ok_or(Error::NotFound)?;
+    let mut stored = Vec::with_capacity(messages.len());
+    for (message, sequence) in messages.iter().zip(first..) {
+        let inserted: Option<DisplayMessage> = sqlx::query_as(INSERT){{ w.bind_owner }}
+            .bind(conversation_id)
+            .bind(sequence)
+            .bind(message.message_id)
+            .bind(message.item)
+            .bind(message.role)
+            .bind(message.content_type)
+            .bind(&message.content)
+            .bind(Json(&message.metadata))
+            .bind(&message.tool_call_id)
+            .bind(message.status)
+            .bind(&now)
+            .fetch_optional(&mut *connection)
+            .await?;
+        match inserted {
+            Some(inserted) => stored.push(inserted),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(stored))
+}
+
+/// The items of a message that are there already.
+async fn stored(
+    connection: &mut SqliteConnection,
+    {{ w.owner_param }}
+    conversation_id: Uuid,
+    messages: &[&NewDisplayMessage],
+) -> Result<Vec<DisplayMessage>> {
+    const SELECT: &str = r#"
+        SELECT * FROM {{ w.display_messages }}
+        WHERE {{ w.owner_and }}conversation_id = $1 AND message_id = $2
+          AND item BETWEEN $3 AND $4
+        ORDER BY item"#;
+
+    let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
+        return Ok(Vec::new());
+    };
+    let stored = sqlx::query_as(SELECT){{ w.bind_owner }}
+        .bind(conversation_id)
+        .bind(first.message_id)
+        .bind(first.item)
+        .bind(last.item)
+        .fetch_all(connection)
+        .await?;
+    Ok(stored)
+}
+
+/// A pattern that LIKE finds quickly. It knows the case of ASCII letters only: where another letter
+/// has one, anything may stand.
+fn like_pattern(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in text.chars() {
+        match c {
+            '%' | '_' | '\\' => pattern.extend(['\\', c]),
+            _ if !c.is_ascii() && cases(c).len() > c.len_utf8() => pattern.push('_'),
+            _ => pattern.push(c),
+        }
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// A pattern that GLOB, which knows no case, finds in whatever case: every letter is a class of its
+/// cases.
 fn glob_pattern(text: &str) -> String {
     let mut pattern = String::from("*");
     for c in text.chars() {
-        let mut cases = String::from(c);
-        for other in [c.to_lowercase().to_string(), c.to_uppercase().to_string()] {
-            if other.chars().count() == 1 && !cases.contains(&other) {
-                cases += &other;
-            }
-        }
-        if cases.chars().count() > 1 || matches!(c, '*' | '?' | '[') {
+        let cases = cases(c);
+        if cases.len() > c.len_utf8() || matches!(c, '*' | '?' | '[') {
             pattern.push('[');
             pattern.push_str(&cases);
             pattern.push(']');
@@ -282,4 +318,15 @@ fn glob_pattern(text: &str) -> String {
     }
     pattern.push('*');
     pattern
+}
+
+/// A letter with its other case, if that is a single letter too.
+fn cases(c: char) -> String {
+    let mut cases = String::from(c);
+    for other in [c.to_lowercase().to_string(), c.to_uppercase().to_string()] {
+        if other.chars().count() == 1 && !cases.contains(&other) {
+            cases += &other;
+        }
+    }
+    cases
 }

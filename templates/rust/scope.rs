@@ -21,6 +21,11 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// For scopes: whoever implements [`OwnerScope`] says who owns.
+    pub(crate) fn new({{ owner.field }}: {{ owner.new_type }}) -> Self {
+        Self { {{ owner.new_field }} }
+    }
+
     /// The value of the `{{ owner.field }}` column.
     pub(super) fn id(&self) -> {{ owner.bound_type }} {
         {{ owner.bound }}
@@ -47,7 +52,7 @@ impl OwnerScope for {{ w.scope_name }} {
 {%- for line in owner.read %}
         {{ line }}
 {%- endfor %}
-        Ok(Owner { {{ owner.read_field }} })
+        Ok(Owner::new({{ owner.read_value }}))
     }
 }
 
@@ -57,15 +62,6 @@ impl OwnerScope for Owner {
         Ok(self.clone())
     }
 }
-{%- if w.tests %}
-
-#[cfg(test)]
-impl Owner {
-    pub(super) fn new({{ owner.field }}: {{ owner.test_type }}) -> Self {
-        Self { {{ owner.test_field }} }
-    }
-}
-{%- endif %}
 {%- when None %}
 //! Who may reach conversations: here everyone who has a [`{{ w.scope_name }}`].
 

@@ -51,8 +51,8 @@ impl {{ w.context }} {
             .await
     }
 
-    /// As [`save_agent_state`](Self::save_agent_state), with an id for the save: one whose answer
-    /// was lost can be repeated with the same id, and is carried out once.
+    /// As [`save_agent_state`](Self::save_agent_state), with an id for the save: one that expects a
+    /// revision and whose answer was lost can be repeated with the same id, and is carried out once.
     ///
     /// # Errors
     ///
@@ -68,6 +68,7 @@ impl {{ w.context }} {
         const CURRENT: &str = r#"
             SELECT revision, write_id, unreadable_data IS NOT NULL AS has_unreadable
             FROM {{ w.agent_states }} WHERE {{ w.owner_and }}conversation_id = $1"#;
+        const OCCUPIED: &str = "another state is kept aside: restore or discard it";
         // What could not be read is moved aside, where it stays until it is restored.
         const SAVE: &str = r#"
             INSERT INTO {{ w.agent_states }} AS s
@@ -92,13 +93,15 @@ impl {{ w.context }} {
                 .fetch_optional(&mut *tx)
                 .await?;
             let revision = current.as_ref().map_or(0, |current| current.revision);
-            if current.as_ref().is_some_and(|current| current.write_id == write_id) {
-                return Ok(Revision(revision));
-            }
             let expected = match expect {
                 Expect::Any => revision,
                 Expect::Revision(expected) | Expect::Unreadable(expected) => expected.0,
             };
+            let is_own = current.as_ref().is_some_and(|current| current.write_id == write_id);
+            if is_own && expected + 1 == revision {
+                // The answer was lost, the save was not.
+                return Ok(Revision(revision));
+            }
             if expected != revision {
                 let current = Revision(revision);
                 return Err(Error::Conflict { current });
@@ -112,8 +115,7 @@ impl {{ w.context }} {
                 Expect::Unreadable(_) => true,
             };
             if set_aside && current.is_some_and(|current| current.has_unreadable) {
-                let reason = "restore the state that is kept aside";
-                return Err(Error::Invalid(reason.into()));
+                return Err(Error::Invalid(OCCUPIED.into()));
             }
             let revision = sqlx::query_scalar(SAVE){{ w.bind_owner }}
                 .bind(conversation_id)
@@ -209,6 +211,58 @@ impl {{ w.context }} {
         .await
     }
 
+    /// The bytes of a state that could not be read and is kept aside, for whoever mends it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the caller has no such conversation or nothing is kept aside in it.
+    pub async fn load_unreadable(
+        &self,
+        scope: &impl OwnerScope,
+        conversation_id: Uuid,
+    ) -> Result<Vec<u8>> {
+        const SELECT: &str = r#"
+            SELECT CAST(unreadable_data AS BLOB) FROM {{ w.agent_states }}
+            WHERE {{ w.owner_and }}conversation_id = $1 AND unreadable_data IS NOT NULL"#;
+
+        {{ w.take_owner }}
+        sqlx::query_scalar(SELECT){{ w.bind_owner }}
+            .bind(conversation_id)
+            .fetch_optional(&self.pool)
+            .await?
+            .ok_or(Error::NotFound)
+    }
+
+    /// Gives up a state that could not be read and is kept aside. It cannot be undone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the caller has no such conversation or nothing is kept aside in it.
+    pub async fn discard_unreadable(
+        &self,
+        scope: &impl OwnerScope,
+        conversation_id: Uuid,
+    ) -> Result<()> {
+        const DISCARD: &str = r#"
+            UPDATE {{ w.agent_states }} SET unreadable_data = NULL
+            WHERE {{ w.owner_and }}conversation_id = $1 AND unreadable_data IS NOT NULL"#;
+
+        {{ w.take_owner }}
+        retry(|| async {
+            let mut tx = self.begin().await?;
+            touch(&mut tx, {{ w.owner_arg }}conversation_id).await?;
+            let discarded = sqlx::query(DISCARD){{ w.bind_owner }}
+                .bind(conversation_id)
+                .execute(&mut *tx)
+                .await?;
+            if discarded.rows_affected() == 0 {
+                return Err(Error::NotFound);
+            }
+            tx.commit().await
+        })
+        .await
+    }
+
     /// Notes whether the agent waits for a person's decision.
     ///
     /// # Errors
@@ -285,8 +339,9 @@ impl AgentPersistence for {{ w.context }} {
         expect: Expect,
         context: &PersistContext,
     ) -> Result<Revision> {
+        let (id, write_id) = (context.conversation_id, context.write_id);
         let saved = self
-            .save_agent_state(scope, context.conversation_id, state, expect)
+            .save_agent_state_as(scope, id, state, expect, write_id)
             .await;
         if let Err(error) = &saved {
             tracing::error!(

@@ -725,8 +725,9 @@ async fn what_cannot_be_read_is_kept_aside_until_it_is_restored() {
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
         db.restore_unreadable(&alice(), id).await.unwrap();
         assert_eq!(db.load_agent_state(&alice(), id).await.unwrap().state, State::new());
-        let aside: Vec<u8> = sqlx::query_scalar(ASIDE).fetch_one(&db.pool).await.unwrap();
-        assert_eq!(aside, damage.as_bytes());
+        assert_eq!(db.load_unreadable(&alice(), id).await.unwrap(), damage.as_bytes());
+        db.discard_unreadable(&alice(), id).await.unwrap();
+        assert!(matches!(db.load_unreadable(&alice(), id).await, Err(Error::NotFound)));
     }
 }
 
@@ -764,8 +765,13 @@ async fn a_message_is_stored_as_what_it_shows_and_only_once() {
     assert_eq!(seen, [(0, 0, "Let me look.", None), (1, 1, "search", pending)]);
     assert_eq!(stored[1].metadata["arguments"], json!({ "query": "sea" }));
 
+    // A message that gained an item gets that one, and no other twice.
+    message.tool_calls.push(ToolCall::new("call_2", "fetch", json!({})));
+    let gained = db.save_message(&alice(), id, message_id, &message).await.unwrap();
+    assert_eq!((gained.len(), &gained[..2], gained[2].sequence), (3, &stored[..], 2));
+
     let answer = Message::user("thanks");
     let next = db.save_message(&alice(), id, Uuid::now_v7(), &answer).await.unwrap();
-    assert_eq!(next[0].sequence, 2);
+    assert_eq!(next[0].sequence, 3);
     assert!(db.set_interrupted(&alice(), id, true).await.unwrap().interrupted);
 }

@@ -216,10 +216,10 @@ impl {{ w.context }} {
             )
             .await?
             .ok_or(Error::NotFound)?;
-            if !call.status.is_some_and(|before| before.may_become(status)) {
+            let before = call.status.ok_or(Error::NotFound)?;
+            if !before.may_become(status) {
                 return Err(Error::Invalid(format!(
-                    "the tool call {call_id} is {:?} and cannot become {status:?}",
-                    call.status
+                    "the tool call {call_id} is {before:?} and cannot become {status:?}"
                 )));
             }
             call.status = Some(status);
@@ -242,8 +242,10 @@ async fn newest(
 ) -> Result<Option<DisplayMessage>> {
     const SELECT: &str = r#"
         SELECT * FROM {{ w.display_messages }}
-        WHERE {{ w.owner_and }}conversation_id = $1 AND tool_call_id = $2 AND content_type = $3
-        ORDER BY sequence DESC LIMIT 1"#;
+        WHERE {{ w.owner_and }}conversation_id = $1 AND sequence = (
+            SELECT max(sequence) FROM {{ w.display_messages }}
+            WHERE {{ w.owner_and }}conversation_id = $1 AND tool_call_id = $2 AND content_type = $3
+        )"#;
 
     let message = sqlx::query_as(SELECT){{ w.bind_owner }}
         .bind(conversation_id)

@@ -1884,3 +1884,26 @@ fn the_full_command_line_needs_a_package() {
     exit 2
     ");
 }
+
+#[test]
+fn migrations_of_another_tool_are_not_added_to() {
+    let host = Host::library().file("migrations/V1__users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
+    assert_snapshot!(refusal(&host, PLAIN), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: migrations/V1__users.sql is not of sqlx, whose migrations start with a number: `0001_users.sql`
+    help: name the directory of sqlx's migrations with --migrations, also if there is none yet
+    exit 5
+    ");
+}
+
+#[test]
+fn migrations_of_another_database_are_not_added_to() {
+    let host = depending("sqlx = { version = \"0.9\", features = [\"runtime-tokio\", \"postgres\"] }")
+        .file("migrations/0001_users.sql", "CREATE TABLE users (id BIGSERIAL PRIMARY KEY);\n");
+    assert_snapshot!(refusal(&host, &format!("{PLAIN} --database sqlite")), @"
+    $ gen persistence conversations -s accounts::Scope --database sqlite
+    error: the migrations in migrations are for the database that sqlx is used with now
+    help: give these a directory of their own, for example `--migrations migrations/sqlite`
+    exit 5
+    ");
+}

@@ -87,7 +87,7 @@ fn a_library_gets_the_dependencies_that_it_lacks() {
     serde_json = { version = "1.0", features = ["float_roundtrip"] }
     sqlx = { version = "0.9", features = ["chrono", "runtime-tokio", "sqlite", "uuid"] }
     thiserror = "2.0"
-    tokio = { version = "1.40", features = ["time"] }
+    tokio = { version = "1.40", features = ["sync", "time"] }
     tracing = "0.1"
     uuid = { version = "1.10", features = ["serde", "v7"] }
 
@@ -249,7 +249,7 @@ fn an_entry_for_sqlx_is_extended_and_never_replaced() {
     serde = { version = "1.0", features = ["derive"] }
     serde_json = { version = "1.0", features = ["float_roundtrip"] }
     thiserror = "2.0"
-    tokio = { version = "1.40", features = ["time"] }
+    tokio = { version = "1.40", features = ["sync", "time"] }
     tracing = "0.1"
     uuid = { version = "1.10", features = ["serde", "v7"] }
 
@@ -377,7 +377,7 @@ fn the_owner_is_read_through_the_hosts_own_types() {
         "pub struct User {\n    pub name: String,\n    pub id: i64,\n}\n\npub struct Scope {\n    pub user: User,\n}\n";
     let host = Host::library().file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", source);
     host.generate(FULL);
-    assert_snapshot!(lines_with(&host, "src/conversations/scope.rs", "user.id"), @"user_id: self.user.id,");
+    assert_snapshot!(lines_with(&host, "src/conversations/scope.rs", "user.id"), @"Ok(Owner::new(self.user.id))");
     assert_eq!(host.read("src/accounts.rs"), source);
 }
 
@@ -617,7 +617,7 @@ fn without_wiring_the_lines_are_printed_and_the_hosts_files_stay() {
       thiserror = "2.0"
       tracing = "0.1"
       uuid = { version = "1.10", features = ["serde", "v7"] }
-      tokio = { version = "1.40", features = ["time"] }
+      tokio = { version = "1.40", features = ["sync", "time"] }
       tokio = { version = "1.40", features = ["macros", "rt-multi-thread"] } # in [dev-dependencies]
 
     Add to src/lib.rs:
@@ -658,7 +658,7 @@ fn without_tests_nothing_of_them_is_there() {
     host.generate(&format!("{PLAIN} --no-tests"));
     assert!(!host.exists("src/conversations/tests.rs"));
     assert_snapshot!(lines_with(&host, "src/conversations.rs", "test"), @"
-    ///   none is tested before use or closed when idle.
+    /// - Connections are local and do not go stale, so none is tested before use or closed when idle.
     .test_before_acquire(false)
     ");
     assert_snapshot!(lines_with(&host, "Cargo.toml", "dev-dependencies"), @"");
@@ -835,7 +835,7 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     serde_json = { version = "1.0", features = ["float_roundtrip"] }
     sqlx = { version = "0.9", features = ["chrono", "runtime-tokio", "sqlite", "uuid"] }
     thiserror = "2.0"
-    tokio = { version = "1.40", features = ["macros", "rt-multi-thread", "time"] }
+    tokio = { version = "1.40", features = ["macros", "rt-multi-thread", "sync", "time"] }
     tracing = "0.1"
     uuid = { version = "1.10", features = ["serde", "v7"] }
     "#);
@@ -873,4 +873,15 @@ fn a_new_package_inside_a_workspace_is_told_of_it() {
         host.root().join("Cargo.toml").display()
     );
     assert!(run.stdout.contains(&note), "{}", run.stdout);
+}
+
+#[test]
+fn a_migration_that_was_deleted_before_it_ran_is_made_anew_with_other_options() {
+    let host = Host::library();
+    host.generate("gen persistence conversations -s accounts::Scope --owner-table usrs");
+    for ending in ["up.sql", "down.sql"] {
+        std::fs::remove_file(host.root().join(host.find(ending))).unwrap();
+    }
+    host.generate("gen persistence conversations -s accounts::Scope --owner-table users");
+    assert!(host.read(&host.find("up.sql")).contains(r#"REFERENCES "users" ("id")"#));
 }

@@ -175,7 +175,7 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
                 + thiserror = "2.0"
                 + tracing = "0.1"
                 + uuid = { version = "1.10", features = ["serde", "v7"] }
-                + tokio = { version = "1.40", features = ["time"] }
+                + tokio = { version = "1.40", features = ["sync", "time"] }
                 + tokio = { version = "1.40", features = ["macros", "rt-multi-thread"] } # in [dev-dependencies]
       created   migrations/[version]_create_sagents_persistence.down.sql
       created   migrations/[version]_create_sagents_persistence.up.sql

@@ -50,7 +50,7 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
 
     compiled.generate("my_app", FULL);
     let scope = host.read("my_app/src/conversations/scope.rs");
-    assert!(scope.contains("user_id: self.user.id"), "{scope}");
+    assert!(scope.contains("Owner::new(self.user.id)"), "{scope}");
     compiled.generate(
         ".",
         "gen persistence conversations --path member --scope Member.Caller --owner-type team --owner-id uuid",
@@ -119,6 +119,7 @@ fn write_matrix(host: &Host) {
         ("migrations/0002_odd.down.sql", include_str!("hosts/odd.down.sql")),
         ("tests/concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
         ("tests/migrations.rs", include_str!("hosts/tests/migrations.rs")),
+        ("tests/plans.rs", include_str!("hosts/tests/plans.rs")),
         ("tests/states.rs", &include_str!("hosts/tests/states.rs").replace("// {{ guide }}\n", &guide())),
         ("tests/strategies/mod.rs", include_str!("../runtime/strategies.rs")),
     ] {

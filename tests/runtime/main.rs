@@ -125,6 +125,11 @@ fn a_version_from_the_future_is_refused_on_every_path() {
     assert_eq!(deserialize_server_state("agent", data.clone()), future);
     assert_eq!(deserialize_state("agent", data.clone()), future);
     assert_eq!(State::from_serialized("agent", data), future);
+    for version in ["3.0", "99999999999999999999"] {
+        let text = format!(r#"{{"version":{version},"state":{{}}}}"#);
+        let read = sagents::serializer::from_bytes("agent", text.as_bytes());
+        assert!(matches!(read, Err(ReadError::FutureVersion { .. })), "{version}");
+    }
 }
 
 #[test]
@@ -196,6 +201,18 @@ fn todos_are_kept_by_id() {
     state.delete_todo(&"b".into());
     assert_eq!(state.get_todo(&"b".into()), None);
     assert_eq!(state.get_todo(&1.into()).unwrap().content, "changed");
+}
+
+#[test]
+fn todos_and_messages_serialize_as_they_are_stored() {
+    let todo = Todo::new("a", "write").status(TodoStatus::InProgress);
+    let stored = json!({ "id": "a", "content": "write", "status": "in_progress" });
+    assert_eq!(serde_json::to_value(&todo).unwrap(), stored);
+    assert_eq!(serde_json::from_value::<Todo>(stored).unwrap(), todo);
+    let message = Message::user("hello");
+    let again: Message = serde_json::from_value(serde_json::to_value(&message).unwrap()).unwrap();
+    assert_eq!(again, message);
+    assert!(serde_json::from_value::<Message>(json!({ "role": "robot" })).is_err());
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn a_new_version_is_later_than_all_there() {
 
 #[test]
 fn versions_are_ordered_as_numbers_and_other_files_are_ignored() {
-    let names = ["10_ten.sql", "9_nine.up.sql", "9_nine.down.sql", "README.md", "seed_data.sql", "11.sql", "12_x.txt"];
+    let names = ["10_ten.sql", "9_nine.up.sql", "9_nine.down.sql", "README.md", "seed.sql", "11.sql", "12_x.txt"];
     let found = migrations(&names);
     assert_eq!(found.last, Some(10));
     assert_eq!(found.catalog.tables.keys().collect::<Vec<_>>(), ["nine", "ten"]);
