@@ -60,12 +60,8 @@ impl Round {
         let rerun = cpu_of(|| generate(&host));
         let metadata = cpu_of(|| metadata(host.root()));
         // The generator's memory has the texts as they were before rustfmt.
-        let texts: Vec<_> = host
-            .files()
-            .into_iter()
-            .filter(|(path, _)| path.starts_with(".sagents/conversations/base/"))
-            .map(|(_, text)| text)
-            .collect();
+        let texts: Vec<_> =
+            host.files().into_iter().filter(|(path, _)| path.contains("/base/")).map(|(_, text)| text).collect();
         assert!(!texts.is_empty(), "the generator remembers its renderings");
         let rustfmt = cpu_of(|| rustfmt(host.root(), &texts));
         Self { fresh, rerun, metadata, rustfmt }
