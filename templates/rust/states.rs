@@ -98,7 +98,7 @@ impl {{ w.context }} {
                 Expect::Revision(expected) | Expect::Unreadable(expected) => expected.0,
             };
             let is_own = current.as_ref().is_some_and(|current| current.write_id == write_id);
-            if is_own && expected + 1 == revision {
+            if is_own && expected == revision - 1 {
                 // The answer was lost, the save was not.
                 return Ok(Revision(revision));
             }

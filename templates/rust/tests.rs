@@ -658,6 +658,9 @@ async fn a_state_reads_back_equal_and_a_late_writer_is_told() {
         let second = db.save_agent_state_as(&alice(), id, &state, expect, write_id).await.unwrap();
         assert_eq!(second, Revision(first.0 + 1), "repeating the save changes nothing");
     }
+    let absurd = Expect::Revision(Revision(i64::MAX));
+    let absurd = db.save_agent_state_as(&alice(), id, &state, absurd, write_id).await;
+    assert!(matches!(absurd, Err(Error::Conflict { .. })));
     let late = db.save_agent_state(&alice(), id, &State::new(), Expect::Revision(first)).await;
     assert!(matches!(late, Err(Error::Conflict { current }) if current.0 == first.0 + 1));
     assert_eq!(db.load_agent_state(&alice(), id).await.unwrap().state, state);
