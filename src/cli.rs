@@ -81,7 +81,7 @@ pub struct Persistence {
     #[arg(long, value_name = "PREFIX", help_heading = "Database")]
     pub table_prefix: Option<String>,
 
-    /// The database: sqlite [default: the one that sqlx is used with, else sqlite]
+    /// The database: sqlite or postgres [default: the one that sqlx is used with, else sqlite]
     #[arg(long, value_name = "NAME", help_heading = "Database")]
     pub database: Option<String>,
 

@@ -1,5 +1,5 @@
 //! What differs between databases, as data and small functions. Templates and schemas say *what* is stored; only this
-//! room knows how a database spells it.
+//! room, and the blocks in `templates/rust/<database>/`, know how a database spells it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,26 +10,38 @@ use crate::schema::Kind;
 #[serde(rename_all = "lowercase")]
 pub enum Database {
     Sqlite,
+    Postgres,
+}
+
+/// What a column holds, as far as its declaration says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    Integer,
+    Text,
+    Uuid,
 }
 
 impl Database {
     pub fn parse(text: &str) -> Result<Self> {
         match text {
             "sqlite" => Ok(Self::Sqlite),
-            "postgres" | "mysql" => {
-                Err(Failure::usage(format!("--database: `{text}` is not supported by this version"))
-                    .help("use `sqlite`"))
+            "postgres" => Ok(Self::Postgres),
+            "postgresql" => {
+                Err(Failure::usage("--database: `postgresql` is called `postgres` here, as in sqlx")
+                    .help("use `postgres`"))
             }
-            _ => {
-                Err(Failure::usage(format!("--database: `{text}` is not a database that is known"))
-                    .help("use `sqlite`"))
-            }
+            "mysql" => Err(Failure::usage("--database: `mysql` is not supported by this version")
+                .help("use `sqlite` or `postgres`")),
+            _ => Err(Failure::usage(format!("--database: `{text}` is not a database that is known"))
+                .help("use `sqlite` or `postgres`")),
         }
     }
 
+    /// The name of the option's value, and of sqlx's feature.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
         }
     }
 
@@ -37,7 +49,7 @@ impl Database {
     /// project can move there.
     pub fn identifier_limit(self) -> usize {
         match self {
-            Self::Sqlite => 63,
+            Self::Sqlite | Self::Postgres => 63,
         }
     }
 
@@ -47,6 +59,15 @@ impl Database {
             (Self::Sqlite, Kind::Boolean | Kind::Integer | Kind::BigInteger) => "INTEGER",
             (Self::Sqlite, Kind::Uuid) => "BLOB",
             (Self::Sqlite, Kind::Text | Kind::Json | Kind::ExactJson | Kind::Time) => "TEXT",
+            (Self::Postgres, Kind::Boolean) => "BOOLEAN",
+            (Self::Postgres, Kind::Integer) => "INTEGER",
+            (Self::Postgres, Kind::BigInteger) => "BIGINT",
+            (Self::Postgres, Kind::Uuid) => "UUID",
+            (Self::Postgres, Kind::Text) => "TEXT",
+            (Self::Postgres, Kind::Json) => "JSONB",
+            // The other one would refuse U+0000 and change numbers.
+            (Self::Postgres, Kind::ExactJson) => "JSON",
+            (Self::Postgres, Kind::Time) => "TIMESTAMPTZ",
         }
     }
 
@@ -56,13 +77,14 @@ impl Database {
             (Self::Sqlite, Kind::Boolean) => Some(format!("{column} IN (0, 1)")),
             (Self::Sqlite, Kind::Uuid) => Some(format!("length({column}) = 16")),
             (Self::Sqlite, Kind::Json) => Some(format!("json_valid({column})")),
-            (Self::Sqlite, _) => None,
+            (Self::Sqlite | Self::Postgres, _) => None,
         }
     }
 
     pub fn false_literal(self) -> &'static str {
         match self {
             Self::Sqlite => "0",
+            Self::Postgres => "FALSE",
         }
     }
 
@@ -71,12 +93,109 @@ impl Database {
         match (self, clustered) {
             (Self::Sqlite, true) => " STRICT, WITHOUT ROWID",
             (Self::Sqlite, false) => " STRICT",
+            (Self::Postgres, _) => "",
+        }
+    }
+
+    /// What a constraint is called, as a part of its definition; `SQLite` has no use for names.
+    pub fn constraint_name(self, table: &str, suffix: &str) -> String {
+        match self {
+            Self::Sqlite => String::new(),
+            Self::Postgres => format!("CONSTRAINT {} ", self.quote(&format!("{table}_{suffix}"))),
         }
     }
 
     pub fn quote(self, identifier: &str) -> String {
         match self {
-            Self::Sqlite => format!("\"{}\"", identifier.replace('"', "\"\"")),
+            Self::Sqlite | Self::Postgres => format!("\"{}\"", identifier.replace('"', "\"\"")),
+        }
+    }
+
+    pub fn string_literal(self, text: &str) -> String {
+        match self {
+            Self::Sqlite | Self::Postgres => format!("'{}'", text.replace('\'', "''")),
+        }
+    }
+
+    /// The name that the database knows for one that a migration writes without quotes.
+    pub fn fold(self, identifier: &str) -> String {
+        match self {
+            Self::Sqlite => identifier.to_owned(),
+            Self::Postgres => identifier.to_lowercase(),
+        }
+    }
+
+    /// Whether a table may be in a schema other than our own.
+    pub fn has_schemas(self) -> bool {
+        match self {
+            Self::Sqlite => false,
+            Self::Postgres => true,
+        }
+    }
+
+    /// What a column that is declared so holds: by the rules of affinity in `SQLite`, by the type's name elsewhere.
+    pub fn storage_class(self, declared: &str) -> Option<Class> {
+        let has = |words: &[&str]| words.iter().any(|word| declared.contains(word));
+        let base = declared.split('(').next().unwrap_or_default().trim_end();
+        match self {
+            Self::Sqlite if has(&["INT", "SERIAL"]) => Some(Class::Integer),
+            Self::Sqlite if has(&["CHAR", "CLOB", "TEXT"]) => Some(Class::Text),
+            Self::Sqlite if has(&["BLOB", "UUID", "BINARY", "BYTEA"]) => Some(Class::Uuid),
+            Self::Sqlite => None,
+            Self::Postgres => match base {
+                "SMALLINT" | "INTEGER" | "BIGINT" | "INT" | "INT2" | "INT4" | "INT8" | "SMALLSERIAL" | "SERIAL"
+                | "BIGSERIAL" | "SERIAL2" | "SERIAL4" | "SERIAL8" => Some(Class::Integer),
+                "TEXT" | "VARCHAR" | "CHARACTER VARYING" => Some(Class::Text),
+                "UUID" => Some(Class::Uuid),
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether a foreign key may be of another type than what it refers to.
+    pub fn compares_any_types(self) -> bool {
+        match self {
+            Self::Sqlite => true,
+            Self::Postgres => false,
+        }
+    }
+}
+
+/// How a database is spoken to, where that is a word and not a block of its template.
+#[derive(Debug)]
+pub struct Dialect {
+    pub pool: &'static str,
+    pub executor: &'static str,
+    /// Around a write of a single statement, and what it is carried out on.
+    pub begin: &'static str,
+    pub writer: &'static str,
+    pub commit: &'static str,
+    /// How a text is searched for: ASCII letters in whatever case, and then exactly.
+    pub like: &'static str,
+    pub matches: &'static str,
+}
+
+impl Dialect {
+    pub fn of(database: Database) -> Self {
+        match database {
+            Database::Sqlite => Self {
+                pool: "SqlitePool",
+                executor: "SqliteExecutor",
+                begin: "let mut tx = self.begin().await?;\n",
+                writer: "&mut *tx",
+                commit: "\ntx.commit().await?;",
+                like: "LIKE",
+                matches: "GLOB",
+            },
+            Database::Postgres => Self {
+                pool: "PgPool",
+                executor: "PgExecutor",
+                begin: "",
+                writer: "&self.pool",
+                commit: "",
+                like: r#"COLLATE "C" ILIKE"#,
+                matches: "~",
+            },
         }
     }
 }

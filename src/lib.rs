@@ -27,6 +27,7 @@ use heck::ToUpperCamelCase as _;
 
 use crate::change::Change;
 use crate::cli::{Cli, Command, Generator, List, Persistence};
+use crate::database::Database;
 use crate::failure::{Exit, Failure, Result};
 use crate::format::Formatter;
 use crate::host::Host;
@@ -144,8 +145,9 @@ fn generation(args: &Persistence, now: DateTime<Utc>) -> Result<Generation> {
     if given.scope.is_none() {
         given.scope = ask_scope(&host.package, *yes);
     }
+    let last = Last::read(&host.tree, &context)?;
+    refuse_other_database(&context, &given, &last)?;
     let options = Options::resolve(context, &given, &host, &recorded)?;
-    let last = Last::read(&host.tree, &options.context)?;
     let plan = plan::plan(&options, &given, &host, &last, now)?;
     let formatter = Formatter { directory: host.working_directory(), edition: host.edition.clone() };
     let changes = change::changes(&plan, &host, &options.context, &last, &formatter, *force)?;
@@ -155,6 +157,23 @@ fn generation(args: &Persistence, now: DateTime<Utc>) -> Result<Generation> {
     }
     let next = next_steps(&host, path, &options, !plan.migrations.is_empty())?;
     Ok(Generation { resolved: options.resolved(), notes, unwired: plan.unwired, next, changes, host })
+}
+
+/// Rows do not move from one database to another by generating code.
+fn refuse_other_database(context: &ModulePath, given: &Given, last: &Last) -> Result<()> {
+    let before = last.resolved.get("database").and_then(toml::Value::as_str);
+    match (before, given.database.as_deref()) {
+        (Some(before), Some(now)) if before != Database::parse(now)?.name() => {
+            let key = context.key();
+            Err(Failure::decision(format!(
+                "--database: `{key}` is generated for {before}, and its rows would stay there"
+            ))
+            .help(format!(
+                "generate another context with `--database {now}`, copy the rows, and remove `{key}` when it is empty"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The host in a directory, or the one that `--init` is about to make there.
@@ -212,6 +231,10 @@ fn next_steps(host: &Host, path: &Utf8Path, options: &Options, migrate: bool) ->
     if host.is_new() {
         if path != "." {
             steps.push(step(&format!("cd {}", quoted(path)), "the new package"));
+        }
+        if options.database == Database::Postgres {
+            let url = format!("export DATABASE_URL=postgres://localhost/{}", host.package);
+            steps.push(step(&url, "a database of yours whose role may create others"));
         }
         steps.push(step("cargo test", "proves the layer"));
         steps.push(step("cargo run", "shows it at work"));

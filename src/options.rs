@@ -5,7 +5,7 @@ mod key;
 mod owner;
 mod reserved;
 
-pub use self::key::Storage;
+pub use self::key::{OwnerTable, Storage};
 pub use self::owner::Owner;
 
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
@@ -21,7 +21,7 @@ use crate::host::migrations;
 use crate::host::source::{self, Lookup};
 use crate::memory::{Given, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
-use crate::schema::{self, OwnerColumn};
+use crate::schema::{self, OwnerColumn, OwnerKey};
 
 #[derive(Debug)]
 pub struct Options {
@@ -69,8 +69,8 @@ impl Options {
         let prefix = TablePrefix::parse(prefix, schema::LONGEST_SUFFIX, database.identifier_limit())?;
         check_prefix(&context, &prefix, recorded)?;
         let directory = migrations_directory(migrations.as_deref(), host)?;
-        refuse_mixed_migrations(migrations.as_deref(), &directory, &sqlx, host)?;
-        let mut found = migrations::read(&host.tree, &directory)?;
+        refuse_mixed_migrations(migrations.as_deref(), &directory, database, &sqlx, host)?;
+        let mut found = migrations::read(&host.tree, &directory, database)?;
         // The tables of the context itself are nobody's owner, even if one is called so.
         for table in schema::schema(&prefix, None).tables {
             if given.owner_table.as_deref().is_some_and(|owner| owner.eq_ignore_ascii_case(&table.name)) {
@@ -119,7 +119,11 @@ impl Options {
         self.owner.as_ref().map(|owner| OwnerColumn {
             name: owner.field.as_str().to_owned(),
             kind: owner.storage.kind(),
-            references: owner.table.clone().map(|table| (table.name, table.key)),
+            references: owner.table.clone().map(|table| OwnerKey {
+                schema: table.schema,
+                table: table.name,
+                column: table.key,
+            }),
         })
     }
 
@@ -132,7 +136,7 @@ impl Options {
             owner_type: owner.map_or("none".to_owned(), |owner| owner.noun.to_string()),
             owner_field: owner.map(|owner| owner.field.to_string()),
             owner_id: owner.map(|owner| key::id_name(owner.id).to_owned()),
-            owner_table: owner.map(|owner| owner.table.as_ref().map_or("none".to_owned(), |table| table.name.clone())),
+            owner_table: owner.map(|owner| owner.table.as_ref().map_or("none".to_owned(), OwnerTable::shown)),
             owner_key: owner.and_then(|owner| owner.table.as_ref().map(|table| table.key.clone())),
             scope_owner: owner
                 .map(|owner| owner.access.steps.iter().map(|step| step.text.as_str()).collect::<Vec<_>>().join(".")),
@@ -240,26 +244,37 @@ fn check_prefix(context: &ModulePath, prefix: &TablePrefix, recorded: &Recorded)
 fn choose_database(given: Option<&str>, sqlx: &Sqlx) -> Result<Database> {
     match given {
         Some(name) => Database::parse(name),
-        None if sqlx.sqlite && (sqlx.postgres || sqlx.mysql) => {
-            Err(Failure::decision("sqlx is used with several databases here")
-                .help("say which one with `--database sqlite`"))
+        None if sqlx.sqlite && sqlx.postgres => Err(Failure::decision("sqlx is used with several databases here")
+            .help("say which one with `--database sqlite` or `--database postgres`")),
+        None if sqlx.mysql && !sqlx.sqlite && !sqlx.postgres => {
+            Err(Failure::decision("sqlx is used with MySQL here, and this version generates for SQLite and PostgreSQL")
+                .help("`--database sqlite` or `--database postgres` adds one beside it"))
         }
-        None if sqlx.postgres || sqlx.mysql => {
-            Err(Failure::decision("sqlx is used with another database here, and this version generates for SQLite")
-                .help("`--database sqlite` adds SQLite beside it"))
-        }
+        None if sqlx.postgres => Ok(Database::Postgres),
         None => Ok(Database::Sqlite),
     }
 }
 
 /// One directory cannot hold the migrations of two databases.
-fn refuse_mixed_migrations(given: Option<&Utf8Path>, directory: &Utf8Path, sqlx: &Sqlx, host: &Host) -> Result<()> {
-    let other = !sqlx.sqlite && (sqlx.postgres || sqlx.mysql);
-    if given.is_some() || !other || migrations::read(&host.tree, directory)?.last.is_none() {
+fn refuse_mixed_migrations(
+    given: Option<&Utf8Path>,
+    directory: &Utf8Path,
+    database: Database,
+    sqlx: &Sqlx,
+    host: &Host,
+) -> Result<()> {
+    let (own, other) = match database {
+        Database::Sqlite => (sqlx.sqlite, sqlx.postgres || sqlx.mysql),
+        Database::Postgres => (sqlx.postgres, sqlx.sqlite || sqlx.mysql),
+    };
+    if given.is_some() || own || !other || migrations::read(&host.tree, directory, database)?.last.is_none() {
         return Ok(());
     }
     Err(Failure::decision(format!("the migrations in {directory} are for the database that sqlx is used with now"))
-        .help(format!("give these a directory of their own, for example `--migrations {directory}/sqlite`")))
+        .help(format!(
+            "give these a directory of their own, for example `--migrations {directory}/{}`",
+            database.name()
+        )))
 }
 
 /// Relative to the package, and inside of what the generator may write to.

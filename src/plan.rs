@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use camino::{Utf8Path, Utf8PathBuf};
 use chrono::{DateTime, Utc};
 
+use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::Host;
 use crate::host::manifest::{Need, SqlxVersion};
@@ -49,8 +50,8 @@ pub fn plan(options: &Options, given: &Given, host: &Host, last: &Last, now: Dat
     builder.add_scope()?;
     let module = builder.place(&options.context, true)?;
     builder.add_runtime()?;
-    let words = Words::new(options, module.public, &crate_name(&host.package));
-    builder.add_context(&module, &words, &migrations);
+    let words = Words::new(options, module.public, &crate_name(&host.package), &migrations);
+    builder.add_context(&module, &words);
     builder.wire_manifest()?;
     if host.is_new() {
         builder.add_init(&words);
@@ -87,13 +88,14 @@ impl<'a> Builder<'a> {
         let emitted = &self.last.files.migrations;
         let is_gone = !emitted.is_empty() && emitted.iter().all(|path| !self.host.tree.is_file(path));
         if let Some(before) = self.last.schema.as_ref().filter(|_| !is_gone) {
-            if before != schema {
+            let database = self.last.resolved.get("database").and_then(toml::Value::as_str);
+            if before != schema || database.is_some_and(|name| name != self.options.database.name()) {
                 return Err(other_tables(self.options, &self.last.resolved));
             }
             return Ok(self.last.files.migrations.clone());
         }
         let directory = &self.options.migrations;
-        let found = migrations::read(&self.host.tree, directory)?;
+        let found = migrations::read(&self.host.tree, directory, self.options.database)?;
         if let Some(table) = schema.tables.iter().find(|table| found.catalog.table(&table.name).is_some()) {
             return Err(Failure::decision(format!(
                 "the migrations in {directory} make a table `{}` already",
@@ -157,9 +159,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn add_context(&mut self, module: &Module, words: &Words, migrations: &[Utf8PathBuf]) {
-        let scripts: Vec<_> = migrations.iter().map(ToString::to_string).collect();
-        for (name, text) in templates::context(self.options, words, &scripts) {
+    fn add_context(&mut self, module: &Module, words: &Words) {
+        for (name, text) in templates::context(words) {
             let path = match name {
                 None => module.file.clone(),
                 Some(name) => module.directory.join(format!("{name}.rs")),
@@ -269,7 +270,11 @@ fn main() {
 ";
         self.add("src/main.rs", Planned::Once(templates::main(self.options, words, &self.host.package)));
         self.add("build.rs", Planned::Once(BUILD.replace("=migrations", &format!("={}", self.options.migrations))));
-        self.add(".gitignore", Planned::Once("/target\n*.db\n*.db-shm\n*.db-wal\n".to_owned()));
+        let ignored = match self.options.database {
+            Database::Sqlite => "/target\n*.db\n*.db-shm\n*.db-wal\n",
+            Database::Postgres => "/target\n",
+        };
+        self.add(".gitignore", Planned::Once(ignored.to_owned()));
     }
 
     /// What the next run needs to know.
@@ -346,16 +351,29 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         need("chrono", "0.4", "0.4.31", &["clock", "serde", "std"] as &[_]),
         need("serde", "1.0", "1.0.0", &["derive"]),
         need("serde_json", "1.0", "1.0.0", &["float_roundtrip"]),
-        need("sqlx", sqlx, "0.8.4", &["chrono", "derive", "json", "runtime-tokio", "sqlite", "uuid"]),
+        need(
+            "sqlx",
+            sqlx,
+            "0.8.4",
+            match options.database {
+                Database::Sqlite => &["chrono", "derive", "json", "runtime-tokio", "sqlite", "uuid"],
+                Database::Postgres => &["chrono", "derive", "json", "postgres", "runtime-tokio", "uuid"],
+            },
+        ),
         need("thiserror", "2.0", "1.0.0", &[]),
         need("tracing", "0.1", "0.1.0", &[]),
         need("uuid", "1.10", "1.10.0", &["serde", "v7"]),
     ];
+    let tokio: &[_] = match options.database {
+        Database::Sqlite => &["sync", "time"],
+        Database::Postgres => &["time"],
+    };
     if host.is_new() {
-        needs.push(need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread", "sync", "time"]));
+        needs.push(need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread"]));
+        needs.push(need("tokio", "1.40", "1.40.0", tokio));
         needs.push(need("sqlx", sqlx, "0.8.4", &["macros", "migrate"]));
     } else {
-        needs.push(need("tokio", "1.40", "1.40.0", &["sync", "time"]));
+        needs.push(need("tokio", "1.40", "1.40.0", tokio));
         if options.tests {
             let dev = need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread"]);
             needs.push(Need { dev: true, ..dev });

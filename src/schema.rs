@@ -64,6 +64,9 @@ pub enum Default {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignKey {
     pub columns: Vec<String>,
+    /// Where the table is, if it is not beside ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
     pub table: String,
     pub references: Vec<String>,
 }
@@ -89,8 +92,15 @@ pub struct IndexColumn {
 pub struct OwnerColumn {
     pub name: String,
     pub kind: Kind,
-    /// Table and key column.
-    pub references: Option<(String, String)>,
+    pub references: Option<OwnerKey>,
+}
+
+/// The key of the owner's table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerKey {
+    pub schema: Option<String>,
+    pub table: String,
+    pub column: String,
 }
 
 /// The longest thing that is put behind a table prefix.
@@ -122,8 +132,8 @@ impl Maker<'_> {
     fn conversations(&self) -> Table {
         let name = self.name("conversations");
         let to_owner = self.owner.and_then(|owner| {
-            let (table, key) = owner.references.clone()?;
-            Some(ForeignKey { columns: vec![owner.name.clone()], table, references: vec![key] })
+            let OwnerKey { schema, table, column } = owner.references.clone()?;
+            Some(ForeignKey { columns: vec![owner.name.clone()], schema, table, references: vec![column] })
         });
         Table {
             about: "Conversations, and where each one's next message goes.".into(),
@@ -210,6 +220,7 @@ impl Maker<'_> {
     fn to_conversation(&self) -> ForeignKey {
         ForeignKey {
             columns: self.key(&["conversation_id"]),
+            schema: None,
             table: self.name("conversations"),
             references: self.key(&["id"]),
         }

@@ -1,14 +1,16 @@
 //! One askama struct per template, with fields ready to print. Decisions are made here, layout in `templates/`.
 
 use askama::Template;
+use camino::Utf8PathBuf;
 
-use crate::database::Database;
+use crate::database::{Database, Dialect};
 use crate::host::source::{Access, IdType, Seen};
 use crate::options::{Options, Owner, Storage};
 
 /// The words that every template of a context uses.
 #[derive(Debug)]
 pub struct Words {
+    database: Database,
     /// The context's type: `Conversations`.
     context: String,
     /// The context's module: `conversations`.
@@ -32,6 +34,7 @@ pub struct Words {
     owner_and: String,
     c_owner_and: String,
     s_owner_and: String,
+    m_owner_and: String,
     owner_first: String,
     owner_value: &'static str,
     bind_owner: &'static str,
@@ -39,6 +42,13 @@ pub struct Words {
     owner_arg: &'static str,
     owner_param: &'static str,
     owner_json: &'static str,
+    dialect: Dialect,
+    /// What only the tests say: the scripts that make the tables, relative to the package, the owner's table, whose
+    /// conversation it is that housekeeping leaves, and a tenant by hand.
+    migrations: Vec<String>,
+    stand_in: Option<StandIn>,
+    other: &'static str,
+    bind_alice: &'static str,
 }
 
 #[derive(Debug)]
@@ -51,7 +61,9 @@ struct OwnerWords {
     rust_type: &'static str,
     /// The type as it is bound to a statement and read from a row, and the attribute that a model needs for that.
     key_type: &'static str,
-    row_attribute: &'static str,
+    row_attribute: String,
+    /// Reads it from a row by hand.
+    from_row: String,
     bound_type: &'static str,
     bound: String,
     /// The least key there is.
@@ -70,7 +82,7 @@ struct OwnerWords {
 }
 
 impl Words {
-    pub fn new(options: &Options, public: bool, krate: &str) -> Self {
+    pub fn new(options: &Options, public: bool, krate: &str, scripts: &[Utf8PathBuf]) -> Self {
         let Options {
             context,
             scope,
@@ -94,6 +106,8 @@ impl Words {
             None => path,
         };
         Self {
+            database: *database,
+            dialect: Dialect::of(*database),
             context: context.last().camel(),
             module: context.last().to_string(),
             public_path: outside(context.rust()),
@@ -114,6 +128,7 @@ impl Words {
             owner_and: with_column(|column| format!("{column} = $0 AND ")),
             c_owner_and: with_column(|column| format!("c.{column} = $0 AND ")),
             s_owner_and: with_column(|column| format!("s.{column} = $0 AND ")),
+            m_owner_and: with_column(|column| format!("m.{column} = $0 AND ")),
             owner_first: with_column(|column| format!("{column}, ")),
             owner_value: if_owner("$0, ", ""),
             bind_owner: if_owner("\n.bind(owner.id())", ""),
@@ -121,6 +136,18 @@ impl Words {
             owner_arg: if_owner("&owner, ", ""),
             owner_param: if_owner("owner: &Owner,", ""),
             owner_json: if_owner("owner.to_json()", "Owner::to_json()"),
+            migrations: scripts.iter().map(ToString::to_string).collect(),
+            stand_in: owner.as_ref().and_then(|owner| stand_in(owner, *database)),
+            other: if_owner("bob", "alice"),
+            bind_alice: if_owner("\n.bind(alice().id())", ""),
+        }
+    }
+
+    /// The value that `updated_at` gets. Where writers do not take their time in turn, it never goes back.
+    fn latest(&self, parameter: &str) -> String {
+        match self.database {
+            Database::Sqlite => parameter.to_owned(),
+            Database::Postgres => format!("greatest(updated_at, {parameter})"),
         }
     }
 }
@@ -132,7 +159,11 @@ impl OwnerWords {
         let (read, value) = read_owner(access, *id);
         let optional = access.steps.iter().any(|step| step.optional);
         let rust_type = rust_type(*id);
-        let key_type = if *storage == Storage::UuidText { "uuid::fmt::Hyphenated" } else { rust_type };
+        let key_type = match (storage, database) {
+            (Storage::UuidText, Database::Sqlite) => "uuid::fmt::Hyphenated",
+            (Storage::UuidText, Database::Postgres) => "String",
+            _ => rust_type,
+        };
         Self {
             noun: noun.to_string(),
             field: field.to_owned(),
@@ -141,22 +172,29 @@ impl OwnerWords {
             rust_type,
             key_type,
             row_attribute: match storage {
-                Storage::UuidText => "#[sqlx(try_from = \"uuid::fmt::Hyphenated\")]\n",
-                _ => "",
+                Storage::UuidText => format!("#[sqlx(try_from = \"{key_type}\")]\n"),
+                _ => String::new(),
+            },
+            from_row: match storage {
+                Storage::UuidText => format!(
+                    "Uuid::try_parse(row.try_get(\"{field}\")?).map_err(|error| sqlx::Error::Decode(error.into()))?"
+                ),
+                _ => format!("row.try_get(\"{field}\")?"),
             },
             bound_type: if *id == IdType::Text { "&str" } else { key_type },
-            bound: match storage {
-                Storage::Text => format!("&self.{field}"),
-                Storage::UuidText => format!("self.{field}.hyphenated()"),
-                Storage::Integer | Storage::Uuid => format!("self.{field}"),
+            bound: match (storage, database) {
+                (Storage::Text, _) => format!("&self.{field}"),
+                (Storage::UuidText, Database::Sqlite) => format!("self.{field}.hyphenated()"),
+                (Storage::UuidText, Database::Postgres) => format!("self.{field}.to_string()"),
+                (Storage::Integer | Storage::Uuid, _) => format!("self.{field}"),
             },
-            least: match storage {
-                Storage::Integer => "i64::MIN",
-                Storage::Text => "String::new()",
-                Storage::Uuid => "Uuid::nil()",
-                Storage::UuidText => "Uuid::nil().hyphenated()",
+            least: match (storage, database) {
+                (Storage::Integer, _) => "i64::MIN",
+                (Storage::Text, _) | (Storage::UuidText, Database::Postgres) => "String::new()",
+                (Storage::Uuid, _) => "Uuid::nil()",
+                (Storage::UuidText, Database::Sqlite) => "Uuid::nil().hyphenated()",
             },
-            borrow: if *id == IdType::Text { "&" } else { "" },
+            borrow: if key_type == "String" { "&" } else { "" },
             uses_uuid: *id == IdType::Uuid,
             super_imports: if optional { "{Error, Result}" } else { "Result" },
             read,
@@ -270,26 +308,15 @@ fn example(id: IdType) -> &'static str {
 }
 
 /// The owner's table in generated tests, where the host's own migrations do not run.
+#[derive(Debug)]
 struct StandIn {
     create: String,
     insert: String,
 }
 
 #[derive(Template)]
-#[template(path = "rust/context.rs", escape = "none")]
-struct Context<'a> {
-    w: &'a Words,
-}
-
-#[derive(Template)]
 #[template(path = "rust/conversation.rs", escape = "none")]
 struct Conversation<'a> {
-    w: &'a Words,
-}
-
-#[derive(Template)]
-#[template(path = "rust/agent_state.rs", escape = "none")]
-struct AgentState<'a> {
     w: &'a Words,
 }
 
@@ -300,53 +327,65 @@ struct DisplayMessage<'a> {
 }
 
 #[derive(Template)]
-#[template(path = "rust/messages.rs", escape = "none")]
-struct Messages<'a> {
-    w: &'a Words,
-}
-
-#[derive(Template)]
-#[template(path = "rust/tool_calls.rs", escape = "none")]
-struct ToolCalls<'a> {
-    w: &'a Words,
-}
-
-#[derive(Template)]
 #[template(path = "rust/scope.rs", escape = "none")]
 struct Scope<'a> {
     w: &'a Words,
 }
 
-#[derive(Template)]
-#[template(path = "rust/states.rs", escape = "none")]
-struct States<'a> {
-    w: &'a Words,
+/// Templates with blocks that every database fills in its own way.
+macro_rules! extended {
+    ($($base:ident: $sqlite:literal, $postgres:literal;)*) => {
+        $(
+            mod $base {
+                use super::{Database, Template, Words, render};
+
+                #[derive(Template)]
+                #[template(path = $sqlite, escape = "none")]
+                #[allow(dead_code, reason = "not every template needs a word")]
+                struct Sqlite<'a> {
+                    w: &'a Words,
+                }
+
+                #[derive(Template)]
+                #[template(path = $postgres, escape = "none")]
+                #[allow(dead_code, reason = "not every template needs a word")]
+                struct Postgres<'a> {
+                    w: &'a Words,
+                }
+
+                pub(super) fn text(w: &Words) -> String {
+                    match w.database {
+                        Database::Sqlite => render(&Sqlite { w }),
+                        Database::Postgres => render(&Postgres { w }),
+                    }
+                }
+            }
+        )*
+    };
 }
 
-#[derive(Template)]
-#[template(path = "rust/values.rs", escape = "none")]
-struct Values;
-
-#[derive(Template)]
-#[template(path = "rust/tests.rs", escape = "none")]
-struct Tests<'a> {
-    w: &'a Words,
-    migrations: &'a [String],
-    stand_in: Option<StandIn>,
-    /// Whose conversation it is that housekeeping leaves.
-    other: &'static str,
-    bind_alice: &'static str,
+extended! {
+    agent_state: "rust/sqlite/agent_state.rs", "rust/postgres/agent_state.rs";
+    context_module: "rust/sqlite/context.rs", "rust/postgres/context.rs";
+    messages: "rust/sqlite/messages.rs", "rust/postgres/messages.rs";
+    states: "rust/sqlite/states.rs", "rust/postgres/states.rs";
+    tests_module: "rust/sqlite/tests.rs", "rust/postgres/tests.rs";
+    tool_calls: "rust/sqlite/tool_calls.rs", "rust/postgres/tool_calls.rs";
+    values: "rust/sqlite/values.rs", "rust/postgres/values.rs";
 }
 
 #[derive(Template)]
 #[template(path = "init/main.rs", escape = "none")]
 struct Main<'a> {
     w: &'a Words,
-    package: &'a str,
     /// Nothing if the scope is called like something else that `main` names.
     scope_import: Option<&'a str>,
     scope: &'a str,
     uses_uuid: bool,
+    /// Where the database is, from the environment.
+    url: String,
+    /// A URL may hold a password, which is nobody's to see.
+    opened: &'static str,
     /// The macro's argument; by default it looks where migrations are by default.
     migrations: String,
 }
@@ -364,32 +403,25 @@ pub const RUNTIME: &[(Option<&str>, &str)] = &[
     (Some("todo"), include_str!("../templates/runtime/todo.rs")),
 ];
 
-/// The files of a context below its directory, and the context itself first. `migrations` are relative to the package.
-pub fn context(options: &Options, words: &Words, migrations: &[String]) -> Vec<(Option<&'static str>, String)> {
+/// The files of a context below its directory, and the context itself first.
+pub fn context(words: &Words) -> Vec<(Option<&'static str>, String)> {
     let w = words;
-    let tests = Tests {
-        w,
-        migrations,
-        stand_in: options.owner.as_ref().and_then(|owner| stand_in(owner, options.database)),
-        other: if options.owner.is_some() { "bob" } else { "alice" },
-        bind_alice: if options.owner.is_some() { "\n.bind(alice().id())" } else { "" },
-    };
     let mut files = vec![
-        (None, render(&Context { w })),
-        (Some("agent_state"), render(&AgentState { w })),
+        (None, context_module::text(w)),
+        (Some("agent_state"), agent_state::text(w)),
         (Some("conversation"), render(&Conversation { w })),
         (Some("display_message"), render(&DisplayMessage { w })),
-        (Some("messages"), render(&Messages { w })),
+        (Some("messages"), messages::text(w)),
         (Some("scope"), render(&Scope { w })),
-        (Some("states"), render(&States { w })),
-        (Some("tool_calls"), render(&ToolCalls { w })),
-        (Some("values"), render(&Values)),
+        (Some("states"), states::text(w)),
+        (Some("tool_calls"), tool_calls::text(w)),
+        (Some("values"), values::text(w)),
     ];
-    if options.tests {
-        files.push((Some("tests"), render(&tests)));
+    if w.tests {
+        files.push((Some("tests"), tests_module::text(w)));
     }
     for (_, text) in &mut files {
-        *text = number_parameters(text, options.owner.is_some());
+        *text = number_parameters(text, w.owner.is_some());
     }
     files
 }
@@ -416,7 +448,19 @@ pub fn main(options: &Options, words: &Words, package: &str) -> String {
         other => format!("\"./{other}\""),
     };
     let scope_import = (!taken).then_some(words.scope_public.as_str());
-    render(&Main { w: words, package, scope_import, scope: &scope, uses_uuid, migrations })
+    let opened = match options.database {
+        Database::Sqlite => "opened {url} and ran its migrations",
+        Database::Postgres => "opened the database and ran its migrations",
+    };
+    let url = match options.database {
+        Database::Sqlite => {
+            format!(r#"std::env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:{package}.db".into())"#)
+        }
+        Database::Postgres => format!(
+            r#"std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL, for example to postgres://localhost/{package}")?"#
+        ),
+    };
+    render(&Main { w: words, scope_import, scope: &scope, uses_uuid, url, opened, migrations })
 }
 
 /// What `main` names besides the scope and the context.
@@ -447,9 +491,12 @@ pub fn scope_type(options: &Options, public: bool) -> String {
 fn stand_in(owner: &Owner, database: Database) -> Option<StandIn> {
     let table = owner.table.as_ref()?;
     let (name, key) = (database.quote(&table.name), database.quote(&table.key));
+    let schema = table.schema.as_ref().map(|schema| database.quote(schema));
+    let name = schema.as_ref().map_or_else(|| name.clone(), |schema| format!("{schema}.{name}"));
+    let make_schema = schema.map(|schema| format!("CREATE SCHEMA {schema}; ")).unwrap_or_default();
     let kind = database.column_type(owner.storage.kind());
     Some(StandIn {
-        create: format!("CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY)"),
+        create: format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY)"),
         insert: format!("INSERT INTO {name} ({key}) VALUES ($0)"),
     })
 }

@@ -77,6 +77,13 @@ fn no_table_other_prefix_and_a_nested_context() {
 }
 
 #[test]
+fn postgres() {
+    let host =
+        library().file("migrations/20240101000000_users.up.sql", "CREATE TABLE users (id BIGSERIAL PRIMARY KEY);\n");
+    assert_difference("postgres", &host, "--database postgres");
+}
+
+#[test]
 fn a_binary_in_the_style_of_2021() {
     let host = Host::empty()
         .file(

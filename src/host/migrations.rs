@@ -16,6 +16,7 @@ use sqlparser::ast::{
 };
 
 use self::statement::{is_definition, parse, salvage, statements};
+use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::tree::Tree;
 
@@ -42,7 +43,7 @@ pub struct Migrations {
 }
 
 /// Reads the migrations in `directory`, which is relative to the package and may contain `..`.
-pub fn read(tree: &Tree, directory: &Utf8Path) -> Result<Migrations> {
+pub fn read(tree: &Tree, directory: &Utf8Path, database: Database) -> Result<Migrations> {
     let files = tree.list(directory)?;
     if let Some(foreign) = files.iter().find(|name| is_foreign(name)) {
         return Err(Failure::decision(format!(
@@ -53,7 +54,7 @@ pub fn read(tree: &Tree, directory: &Utf8Path) -> Result<Migrations> {
     let mut scripts: Vec<_> = files.iter().filter_map(|name| Script::of(name)).collect();
     scripts.retain(|script| tree.is_file(&directory.join(script.file)));
     scripts.sort_by_key(|script| (script.version, script.kind));
-    let mut catalog = Catalog::default();
+    let mut catalog = Catalog::new(database);
     for script in scripts.iter().filter(|script| script.kind != Kind::Down) {
         catalog.apply(&tree.read(&directory.join(script.file))?.unwrap_or_default());
     }
@@ -126,15 +127,18 @@ fn habit(scripts: &[Script]) -> Habit {
 }
 
 /// The tables that some SQL leaves behind. Names are looked up without regard to case.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Catalog {
     tables: BTreeMap<String, Table>,
+    database: Database,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// As written, without quotes and schema.
+    /// As the database knows it, without quotes and schema.
     pub name: String,
+    /// Where it is, if that was written and the database has such places.
+    pub schema: Option<String>,
     pub columns: Vec<Column>,
     pub primary_key: Vec<String>,
     /// The tables that this one has foreign keys to.
@@ -153,6 +157,10 @@ pub struct Column {
 }
 
 impl Catalog {
+    pub fn new(database: Database) -> Self {
+        Self { tables: BTreeMap::new(), database }
+    }
+
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.get(&name.to_lowercase())
     }
@@ -177,11 +185,11 @@ impl Catalog {
             Statement::CreateIndex(index) => self.index(&index),
             Statement::Drop { object_type: ObjectType::Table, names, .. } => {
                 for name in names {
-                    self.tables.remove(&last_part(&name).to_lowercase());
+                    self.tables.remove(&last_part(&name, self.database).to_lowercase());
                 }
             }
             Statement::AlterTable(alter) => {
-                let mut name = last_part(&alter.name);
+                let mut name = last_part(&alter.name, self.database);
                 for operation in alter.operations {
                     name = self.alter(name, operation);
                 }
@@ -191,17 +199,19 @@ impl Catalog {
     }
 
     fn create(&mut self, create: CreateTable) {
-        let name = last_part(&create.name);
+        let database = self.database;
+        let name = last_part(&create.name, database);
         // A temporary table is gone when the connection is, and one that is there is not made again.
         if create.temporary || (create.if_not_exists && self.table(&name).is_some()) {
             return;
         }
-        let mut table = Table { name, columns: Vec::new(), primary_key: Vec::new(), references: Vec::new() };
+        let schema = schema_part(&create.name, database);
+        let mut table = Table { name, schema, columns: Vec::new(), primary_key: Vec::new(), references: Vec::new() };
         for column in create.columns {
-            table.add_column(column);
+            table.add_column(column, database);
         }
         for constraint in create.constraints {
-            table.add_constraint(constraint);
+            table.add_constraint(constraint, database);
         }
         self.put(table);
     }
@@ -211,8 +221,8 @@ impl Catalog {
         if !index.unique || index.predicate.is_some() {
             return;
         }
-        if let Some(table) = self.tables.get_mut(&last_part(&index.table_name).to_lowercase()) {
-            table.mark_unique(&index.columns);
+        if let Some(table) = self.tables.get_mut(&last_part(&index.table_name, self.database).to_lowercase()) {
+            table.mark_unique(&index.columns, self.database);
         }
     }
 
@@ -223,10 +233,10 @@ impl Catalog {
             table_name: RenameTableNameKind::To(new) | RenameTableNameKind::As(new),
         } = operation
         {
-            return self.rename(&key, last_part(&new));
+            return self.rename(&key, last_part(&new, self.database));
         }
         if let Some(table) = self.tables.get_mut(&key) {
-            table.alter(operation);
+            table.alter(operation, self.database);
         }
         name
     }
@@ -259,8 +269,8 @@ impl Table {
         self.columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(name))
     }
 
-    fn add_column(&mut self, definition: ColumnDef) {
-        let name = definition.name.value;
+    fn add_column(&mut self, definition: ColumnDef, database: Database) {
+        let name = spelled(&definition.name, database);
         if self.column(&name).is_some() {
             return;
         }
@@ -269,26 +279,28 @@ impl Table {
         for option in definition.options {
             match option.option {
                 ColumnOption::PrimaryKey(_) => self.set_primary_key(vec![name.clone()]),
-                ColumnOption::Unique(_) => self.mark_unique(&[Ident::new(&name).into()]),
-                ColumnOption::ForeignKey(key) => self.references.push(last_part(&key.foreign_table)),
+                ColumnOption::Unique(_) => self.mark_unique(&[definition.name.clone().into()], database),
+                ColumnOption::ForeignKey(key) => self.references.push(last_part(&key.foreign_table, database)),
                 _ => {}
             }
         }
     }
 
-    fn add_constraint(&mut self, constraint: TableConstraint) {
+    fn add_constraint(&mut self, constraint: TableConstraint, database: Database) {
         match constraint {
-            TableConstraint::PrimaryKey(key) => self.set_primary_key(key.columns.iter().filter_map(plain).collect()),
-            TableConstraint::Unique(unique) => self.mark_unique(&unique.columns),
-            TableConstraint::ForeignKey(key) => self.references.push(last_part(&key.foreign_table)),
+            TableConstraint::PrimaryKey(key) => {
+                self.set_primary_key(key.columns.iter().filter_map(|column| plain(column, database)).collect());
+            }
+            TableConstraint::Unique(unique) => self.mark_unique(&unique.columns, database),
+            TableConstraint::ForeignKey(key) => self.references.push(last_part(&key.foreign_table, database)),
             _ => {}
         }
     }
 
-    fn alter(&mut self, operation: AlterTableOperation) {
+    fn alter(&mut self, operation: AlterTableOperation, database: Database) {
         match operation {
-            AlterTableOperation::AddColumn { column_def, .. } => self.add_column(column_def),
-            AlterTableOperation::AddConstraint { constraint, .. } => self.add_constraint(constraint),
+            AlterTableOperation::AddColumn { column_def, .. } => self.add_column(column_def, database),
+            AlterTableOperation::AddConstraint { constraint, .. } => self.add_constraint(constraint, database),
             AlterTableOperation::DropColumn { column_names, .. } => {
                 for dropped in column_names {
                     self.columns.retain(|column| !column.name.eq_ignore_ascii_case(&dropped.value));
@@ -298,7 +310,7 @@ impl Table {
             AlterTableOperation::RenameColumn { old_column_name: old, new_column_name: new } => {
                 let names = self.primary_key.iter_mut().chain(self.columns.iter_mut().map(|column| &mut column.name));
                 for name in names.filter(|name| name.eq_ignore_ascii_case(&old.value)) {
-                    name.clone_from(&new.value);
+                    *name = spelled(&new, database);
                 }
             }
             AlterTableOperation::AlterColumn {
@@ -321,9 +333,9 @@ impl Table {
         self.primary_key = columns;
     }
 
-    fn mark_unique(&mut self, columns: &[IndexColumn]) {
+    fn mark_unique(&mut self, columns: &[IndexColumn], database: Database) {
         if let [column] = columns
-            && let Some(name) = plain(column)
+            && let Some(name) = plain(column, database)
             && let Some(column) = self.column_mut(&name)
         {
             column.unique = true;
@@ -332,15 +344,26 @@ impl Table {
 }
 
 /// The column's name, if what is indexed is a column and no expression.
-fn plain(column: &IndexColumn) -> Option<String> {
+fn plain(column: &IndexColumn, database: Database) -> Option<String> {
     match &column.column.expr {
-        Expr::Identifier(name) => Some(name.value.clone()),
+        Expr::Identifier(name) => Some(spelled(name, database)),
         _ => None,
     }
 }
 
 /// The name without its schema.
-fn last_part(name: &ObjectName) -> String {
+fn last_part(name: &ObjectName, database: Database) -> String {
     let ident = name.0.last().and_then(|part| part.as_ident());
-    ident.map(|ident| ident.value.clone()).unwrap_or_default()
+    ident.map(|ident| spelled(ident, database)).unwrap_or_default()
+}
+
+/// The schema, if there is one to speak of: `public` is where tables are by default.
+fn schema_part(name: &ObjectName, database: Database) -> Option<String> {
+    let ident = name.0.len().checked_sub(2).and_then(|place| name.0[place].as_ident())?;
+    Some(spelled(ident, database)).filter(|schema| database.has_schemas() && schema != "public")
+}
+
+/// A name as the database knows it.
+fn spelled(ident: &Ident, database: Database) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { database.fold(&ident.value) }
 }

@@ -1,6 +1,7 @@
 //! The owner's key: the column that a foreign key can name, how the database stores it, and the Rust type of the id.
 //! What a migration declares decides; a flag may choose only where the declaration leaves a choice.
 
+use crate::database::{Class, Database};
 use crate::failure::{Failure, Result};
 use crate::host::migrations::Table;
 use crate::host::source::{IdType, Seen};
@@ -9,8 +10,26 @@ use crate::schema::Kind;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerTable {
+    /// Where it is, if not beside our tables.
+    pub schema: Option<String>,
     pub name: String,
     pub key: String,
+}
+
+impl OwnerTable {
+    /// A table that no migration makes, by the name that a person gave it.
+    pub(super) fn named(name: &str, database: Database) -> Self {
+        let (schema, table) = match name.split_once('.') {
+            Some((schema, table)) if database.has_schemas() => (Some(schema.to_owned()), table),
+            _ => (None, name),
+        };
+        Self { schema, name: table.to_owned(), key: "id".to_owned() }
+    }
+
+    /// As a person would write it.
+    pub fn shown(&self) -> String {
+        self.schema.iter().chain([&self.name]).cloned().collect::<Vec<_>>().join(".")
+    }
 }
 
 /// How the owner's key is stored in its own table, and so in ours.
@@ -68,12 +87,16 @@ pub(super) fn key_of(table: &Table) -> Result<(OwnerTable, Option<String>)> {
     check_table(&table.name)?;
     check_table(key)?;
     let declared = table.column(key).map(|column| column.declared.clone());
-    Ok((OwnerTable { name: table.name.clone(), key: key.to_owned() }, declared))
+    Ok((OwnerTable { schema: table.schema.clone(), name: table.name.clone(), key: key.to_owned() }, declared))
 }
 
-/// How `SQLite` stores a column that is declared so, by its rules of affinity.
-pub(super) fn stored(table: &OwnerTable, declared: &str, wanted: Option<IdType>) -> Result<(IdType, Storage)> {
-    let has = |words: &[&str]| words.iter().any(|word| declared.contains(word));
+/// How a column that is declared so is stored.
+pub(super) fn stored(
+    table: &OwnerTable,
+    declared: &str,
+    wanted: Option<IdType>,
+    database: Database,
+) -> Result<(IdType, Storage)> {
     let contradiction = |shown: &str| {
         Err(Failure::usage(format!(
             "--owner-id: the key `{}` of table `{}` is declared `{declared}`, so it is {shown}",
@@ -81,34 +104,28 @@ pub(super) fn stored(table: &OwnerTable, declared: &str, wanted: Option<IdType>)
         ))
         .help("leave --owner-id out, or name another table with --owner-table"))
     };
-    if has(&["INT", "SERIAL"]) {
-        match wanted {
-            None | Some(IdType::I64) => Ok((IdType::I64, Storage::Integer)),
-            Some(_) => contradiction("i64"),
+    match (database.storage_class(declared), wanted) {
+        (Some(Class::Integer), None | Some(IdType::I64)) => Ok((IdType::I64, Storage::Integer)),
+        (Some(Class::Integer), Some(_)) => contradiction("i64"),
+        (Some(Class::Text), None | Some(IdType::Text)) => Ok((IdType::Text, Storage::Text)),
+        (Some(Class::Text), Some(IdType::Uuid)) => Ok((IdType::Uuid, Storage::UuidText)),
+        (Some(Class::Text), Some(IdType::I64)) => contradiction("text, or uuid as text"),
+        (Some(Class::Uuid), None | Some(IdType::Uuid)) => Ok((IdType::Uuid, Storage::Uuid)),
+        (Some(Class::Uuid), Some(_)) => contradiction("uuid"),
+        (None, Some(id)) if database.compares_any_types() => Ok((id, storage_of(id))),
+        (None, None) if database.compares_any_types() => {
+            let shown = if declared.is_empty() { "without a type".to_owned() } else { format!("`{declared}`") };
+            Err(Failure::decision(format!(
+                "the key `{}` of table `{}` is declared {shown}, which does not say what it holds",
+                table.key, table.name
+            ))
+            .help("say it with `--owner-id i64`, `--owner-id uuid` or `--owner-id text`"))
         }
-    } else if has(&["CHAR", "CLOB", "TEXT"]) {
-        match wanted {
-            None | Some(IdType::Text) => Ok((IdType::Text, Storage::Text)),
-            Some(IdType::Uuid) => Ok((IdType::Uuid, Storage::UuidText)),
-            Some(IdType::I64) => contradiction("text, or uuid as text"),
-        }
-    } else if has(&["BLOB", "UUID", "BINARY", "BYTEA"]) {
-        match wanted {
-            None | Some(IdType::Uuid) => Ok((IdType::Uuid, Storage::Uuid)),
-            Some(_) => contradiction("uuid"),
-        }
-    } else {
-        match wanted {
-            Some(id) => Ok((id, storage_of(id))),
-            None => {
-                let shown = if declared.is_empty() { "without a type".to_owned() } else { format!("`{declared}`") };
-                Err(Failure::decision(format!(
-                    "the key `{}` of table `{}` is declared {shown}, which does not say what it holds",
-                    table.key, table.name
-                ))
-                .help("say it with `--owner-id i64`, `--owner-id uuid` or `--owner-id text`"))
-            }
-        }
+        (None, _) => Err(Failure::decision(format!(
+            "the key `{}` of table `{}` is declared `{declared}`, which no integer, uuid or text can refer to",
+            table.key, table.name
+        ))
+        .help("name another table with --owner-table, or `--owner-table none` for no foreign key")),
     }
 }
 

@@ -51,12 +51,12 @@ impl Inquiry<'_> {
         check_field(&field, database)?;
         let wanted = self.given.owner_id.as_deref().map(key::parse_id).transpose()?;
         let module = self.owner_module()?;
-        let table = self.owner_table(&noun, module.as_ref(), notes)?;
+        let table = self.owner_table(&noun, module.as_ref(), database, notes)?;
         let key = table.as_ref().map_or("id", |(table, _)| table.key.as_str());
         let mut access = self.access(&noun, &field, key, module.as_ref(), lookup)?;
         let declared = table.as_ref().and_then(|(table, declared)| Some((table, declared.as_deref()?)));
         let (id, storage) = match declared {
-            Some((table, declared)) => stored(table, declared, wanted)?,
+            Some((table, declared)) => stored(table, declared, wanted, database)?,
             None => {
                 let id = wanted.or_else(|| access.id.as_ref().and_then(id_of)).unwrap_or(IdType::I64);
                 (id, storage_of(id))
@@ -122,6 +122,7 @@ impl Inquiry<'_> {
         &self,
         noun: &Name,
         module: Option<&TypePath>,
+        database: Database,
         notes: &mut Vec<String>,
     ) -> Result<Option<(OwnerTable, Option<String>)>> {
         let catalog = &self.migrations.catalog;
@@ -129,12 +130,14 @@ impl Inquiry<'_> {
             Some("none") => Ok(None),
             Some(name) => {
                 check_table(name)?;
-                let Some(table) = catalog.table(name) else {
+                let named = OwnerTable::named(name, database);
+                let found = catalog.table(&named.name);
+                let Some(table) = found.filter(|table| named.schema.is_none() || table.schema == named.schema) else {
                     notes.push(format!(
                         "{} has no table `{name}`; its key is taken to be `id`. The migration needs it to be there.",
                         self.directory
                     ));
-                    return Ok(Some((OwnerTable { name: name.to_owned(), key: "id".to_owned() }, None)));
+                    return Ok(Some((named, None)));
                 };
                 key_of(table).map(Some)
             }

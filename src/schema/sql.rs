@@ -5,7 +5,8 @@ use crate::schema::{Column, Default, ForeignKey, Index, Schema, Table};
 
 /// The statements that make every table.
 pub fn create(schema: &Schema, database: Database) -> String {
-    schema.tables.iter().map(|table| create_table(table, database)).collect::<Vec<_>>().join("\n")
+    let tables = schema.tables.iter().map(|table| create_table(table, database));
+    preconditions(schema, database).into_iter().chain(tables).collect::<Vec<_>>().join("\n")
 }
 
 /// The statements that remove every table, children first.
@@ -14,11 +15,46 @@ pub fn drop(schema: &Schema, database: Database) -> String {
     schema.tables.iter().rev().map(drop).collect()
 }
 
+/// A statement that says what a role lacks, and what to do about it, where the database itself says only what failed.
+fn preconditions(schema: &Schema, database: Database) -> Option<String> {
+    if database == Database::Sqlite {
+        return None;
+    }
+    let fail = |condition: &str, message: &str, arguments: &str| {
+        let message = database.string_literal(message);
+        format!("    IF {condition} THEN\n        RAISE EXCEPTION {message}{arguments};\n    END IF;\n")
+    };
+    let mut checks = fail(
+        "NOT has_schema_privilege(current_schema(), 'CREATE')",
+        "the role % may not create tables in the schema %: let its owner GRANT CREATE ON SCHEMA % TO %",
+        ",\n            current_user, current_schema(), current_schema(), current_user",
+    );
+    let own = |key: &&ForeignKey| schema.tables.iter().any(|table| table.name == key.table);
+    for key in schema.tables.iter().flat_map(|table| &table.foreign_keys).filter(|key| !own(key)) {
+        let table = referenced(key, database);
+        let (literal, shown) = (database.string_literal(&table), table.replace('%', "%%"));
+        checks += &fail(
+            &format!("to_regclass({literal}) IS NULL"),
+            &format!(
+                "the table {shown} of the owners is missing: make it in an earlier migration, or name another with --owner-table"
+            ),
+            "",
+        );
+        checks += &fail(
+            &format!("NOT has_table_privilege({literal}, 'REFERENCES')"),
+            &format!("the role % may not refer to {shown}: let its owner GRANT REFERENCES ON {shown} TO %"),
+            ",\n            current_user, current_user",
+        );
+    }
+    Some(format!("-- Says what is missing before anything is made.\nDO $$\nBEGIN\n{checks}END\n$$;\n"))
+}
+
 fn create_table(table: &Table, database: Database) -> String {
     let mut lines: Vec<String> = table.columns.iter().map(|column| define(column, database)).collect();
-    lines.push(format!("PRIMARY KEY ({})", list(&table.primary_key, database)));
-    lines.extend(table.unique.iter().map(|columns| format!("UNIQUE ({})", list(columns, database))));
-    lines.extend(table.foreign_keys.iter().map(|key| reference(key, database)));
+    let named = |suffix: &str| database.constraint_name(&table.name, suffix);
+    lines.push(format!("{}PRIMARY KEY ({})", named("pkey"), list(&table.primary_key, database)));
+    lines.extend(table.unique.iter().map(|columns| format!("{}UNIQUE ({})", named("key"), list(columns, database))));
+    lines.extend(table.foreign_keys.iter().map(|key| format!("{}{}", named("fkey"), reference(key, database))));
     let conditions =
         table.columns.iter().filter_map(|column| database.condition(column.kind, &database.quote(&column.name)));
     lines.extend(conditions.chain(table.checks.iter().cloned()).map(|condition| format!("CHECK ({condition})")));
@@ -51,9 +87,14 @@ fn reference(key: &ForeignKey, database: Database) -> String {
     format!(
         "FOREIGN KEY ({}) REFERENCES {} ({}) ON DELETE CASCADE",
         list(&key.columns, database),
-        database.quote(&key.table),
+        referenced(key, database),
         list(&key.references, database)
     )
+}
+
+fn referenced(key: &ForeignKey, database: Database) -> String {
+    let parts = key.schema.iter().chain([&key.table]);
+    parts.map(|part| database.quote(part)).collect::<Vec<_>>().join(".")
 }
 
 fn create_index(index: &Index, table: &Table, database: Database) -> String {

@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:{{ package }}.db".into());
+    let url = {{ url }};
     let pool = connect(&url).await?;
     sqlx::migrate!({{ migrations }}).run(&pool).await?;
-    println!("opened {url} and ran its migrations");
+    println!("{{ opened }}");
 
     let conversations = {{ w.context }}::new(pool);
     let scope = {{ scope }};

@@ -48,14 +48,14 @@ pub struct TooDeep {
     pub place: String,
 }
 
-const VERSION: u32 = 2;
+const VERSION: i32 = 2;
 
 /// Each step turns a state of its version into one of the next; the first is for version 1.
 const STEPS: &[fn(&mut Map<String, Value>)] = &[rename_task_argument];
 
 /// The version that is written.
 #[must_use]
-pub fn current_version() -> u32 {
+pub fn current_version() -> i32 {
     VERSION
 }
 

@@ -2,11 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use sqlx::FromRow;
+{%- block uses %}{% endblock %}
 use uuid::Uuid;
 
 /// A row of `{{ w.prefix }}agent_states`: what the agent knows, one row per conversation.
-#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+#[derive(Debug, Clone, PartialEq, Serialize{% block derive %}{% endblock %})]
 pub struct AgentState {
 {% if let Some(owner) = w.owner %}    /// The {{ owner.noun }} that owns it.
     {{ owner.row_attribute }}pub {{ owner.field }}: {{ owner.rust_type }},
@@ -27,3 +27,4 @@ pub struct AgentState {
     /// When it was last saved.
     pub updated_at: DateTime<Utc>,
 }
+{% block rows %}{% endblock %}

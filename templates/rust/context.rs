@@ -14,8 +14,7 @@
 //! conversations get one.
 {%- endmatch %}
 //!
-//! Every write is one transaction that takes the write lock when it begins, so two writers never
-//! work on the same conversation at once, and touches the conversation's `updated_at`.
+{%- block manner %}{% endblock %}
 {%- if !w.public %}
 
 #![allow(dead_code, unused_imports, reason = "an application need not use every call")]
@@ -34,22 +33,7 @@ mod tests;
 mod tool_calls;
 mod values;
 
-use std::future::Future;
-use std::ops::{Deref, DerefMut};
-use std::str::FromStr as _;
-use std::sync::Arc;
-use std::time::Duration;
-
-use chrono::{DateTime, Utc};
-use serde_json::Map;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
-    SqliteSynchronous,
-};
-use sqlx::types::Json;
-use sqlx::{Sqlite, Transaction};
-use tokio::sync::{Mutex, OwnedMutexGuard};
-use uuid::Uuid;
+{% block uses %}{% endblock %}
 
 use self::values::{clean_json, clean_text, now, timestamp};
 use crate::sagents::{ReadError, Revision};
@@ -95,60 +79,28 @@ pub enum Error {
     #[error("invalid: {0}")]
     Invalid(String),
     /// The database refused or failed.
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
+{%- block database_error %}{% endblock %}
 }
 
 /// What the calls of this module answer.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Opens a pool with the settings that this layer wants; the file is created if it is missing.
-///
-/// - Write-ahead logging lets readers go on while one writer works, and `synchronous = FULL` keeps
-///   every call that was answered through a power cut.
-/// - Foreign keys are enforced: deleting a conversation deletes what belongs to it.
-/// - A writer waits up to ten seconds for a writer of another process, and tries a few times.
-/// - Connections are local and do not go stale, so none is tested before use or closed when idle.
-///
-/// A database in memory lives in its one connection.
-///
-/// # Errors
-///
-/// [`Error::Database`] if the URL is not understood or the file cannot be opened.
-pub async fn connect(url: &str) -> Result<SqlitePool> {
-    let options = SqliteConnectOptions::from_str(url)?
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true)
-        .busy_timeout(Duration::from_secs(10));
-    let in_memory = url.contains(":memory:") || url.contains("mode=memory");
-    let pool = SqlitePoolOptions::new()
-        .max_connections(if in_memory { 1 } else { 8 })
-        .test_before_acquire(false)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .connect_with(options)
-        .await?;
-    Ok(pool)
-}
+{% block connect %}{% endblock %}
 
 /// The conversations of an application. Cloning it is cheap; clones share the pool.
 #[derive(Debug, Clone)]
 pub struct {{ w.context }} {
-    pool: SqlitePool,
-    /// There is one writer at a time. Waiting here instead of in the database, writers come in
-    /// their order and keep no connection from readers.
-    writers: Arc<Mutex<()>>,
+    pool: {{ w.dialect.pool }},
+{%- block field %}{% endblock %}
 }
 
 impl {{ w.context }} {
     /// Uses a pool of the application's own; [`connect`] makes one with the right settings.
     #[must_use]
-    pub fn new(pool: SqlitePool) -> Self {
+    pub fn new(pool: {{ w.dialect.pool }}) -> Self {
         Self {
             pool,
-            writers: Arc::default(),
+{%- block field_value %}{% endblock %}
         }
     }
 
@@ -163,11 +115,12 @@ impl {{ w.context }} {
         scope: &impl OwnerScope,
         new: NewConversation,
     ) -> Result<Conversation> {
+        // The update changes nothing: with it the row that is there already is returned.
         const INSERT: &str = r#"
-            INSERT INTO {{ w.conversations }}
+            INSERT INTO {{ w.conversations }} AS c
                 ({{ w.owner_first }}id, title, scope, metadata, inserted_at, updated_at)
             VALUES ({{ w.owner_value }}$1, $2, $3, $4, $5, $5)
-            ON CONFLICT ({{ w.owner_first }}id) DO NOTHING
+            ON CONFLICT ({{ w.owner_first }}id) DO UPDATE SET title = c.title
             RETURNING *"#;
 
         {{ w.take_owner }}
@@ -176,24 +129,18 @@ impl {{ w.context }} {
         }
         let title = new.title.as_deref().map(clean_text);
         let metadata = clean_json(new.metadata)?;
-        let created = retry(|| async {
-            let mut tx = self.begin().await?;
-            let created: Option<Conversation> = sqlx::query_as(INSERT){{ w.bind_owner }}
+        retry(|| async {
+            {{ w.dialect.begin }}let created = sqlx::query_as(INSERT){{ w.bind_owner }}
                 .bind(new.id)
                 .bind(&title)
                 .bind(Json({{ w.owner_json }}))
                 .bind(Json(&metadata))
                 .bind(timestamp(now()))
-                .fetch_optional(&mut *tx)
-                .await?;
-            tx.commit().await?;
+                .fetch_one({{ w.dialect.writer }})
+                .await?;{{ w.dialect.commit }}
             Ok(created)
         })
-        .await?;
-        match created {
-            Some(conversation) => Ok(conversation),
-            None => self.get_conversation(scope, new.id).await,
-        }
+        .await
     }
 
     /// Reads a conversation.
@@ -232,7 +179,7 @@ impl {{ w.context }} {
             UPDATE {{ w.conversations }}
             SET title = CASE WHEN $2 THEN $3 ELSE title END,
                 metadata = CASE WHEN $4 THEN $5 ELSE metadata END,
-                updated_at = $6
+                updated_at = {{ w.latest("$6") }}
             WHERE {{ w.owner_and }}id = $1
             RETURNING *"#;
 
@@ -246,17 +193,15 @@ impl {{ w.context }} {
             Change::To(metadata) => (true, clean_json(metadata)?),
         };
         retry(|| async {
-            let mut tx = self.begin().await?;
-            let updated: Option<Conversation> = sqlx::query_as(UPDATE){{ w.bind_owner }}
+            {{ w.dialect.begin }}let updated: Option<Conversation> = sqlx::query_as(UPDATE){{ w.bind_owner }}
                 .bind(id)
                 .bind(set_title)
                 .bind(&title)
                 .bind(set_metadata)
                 .bind(Json(&metadata))
                 .bind(timestamp(now()))
-                .fetch_optional(&mut *tx)
-                .await?;
-            tx.commit().await?;
+                .fetch_optional({{ w.dialect.writer }})
+                .await?;{{ w.dialect.commit }}
             updated.ok_or(Error::NotFound)
         })
         .await
@@ -273,13 +218,11 @@ impl {{ w.context }} {
 
         {{ w.take_owner }}
         retry(|| async {
-            let mut tx = self.begin().await?;
-            let deleted = sqlx::query(DELETE){{ w.bind_owner }}
+            {{ w.dialect.begin }}let deleted = sqlx::query(DELETE){{ w.bind_owner }}
                 .bind(id)
-                .execute(&mut *tx)
+                .execute({{ w.dialect.writer }})
                 .await?
-                .rows_affected();
-            tx.commit().await?;
+                .rows_affected();{{ w.dialect.commit }}
             if deleted == 0 {
                 Err(Error::NotFound)
             } else {
@@ -302,36 +245,36 @@ impl {{ w.context }} {
     ) -> Result<Vec<Conversation>> {
         const UPDATED_DESC: &str = r#"
             SELECT * FROM {{ w.conversations }}
-            WHERE {{ w.owner_and }}(updated_at, id) < ($1, $2)
-            ORDER BY updated_at DESC, id DESC LIMIT $3"#;
+            WHERE {{ w.owner_and }}(updated_at, id) < ($3, $2)
+            ORDER BY updated_at DESC, id DESC LIMIT $1"#;
         const UPDATED_ASC: &str = r#"
             SELECT * FROM {{ w.conversations }}
-            WHERE {{ w.owner_and }}(updated_at, id) > ($1, $2)
-            ORDER BY updated_at, id LIMIT $3"#;
+            WHERE {{ w.owner_and }}(updated_at, id) > ($3, $2)
+            ORDER BY updated_at, id LIMIT $1"#;
         const CREATED_DESC: &str = r#"
             SELECT * FROM {{ w.conversations }}
             WHERE {{ w.owner_and }}id < $2
-            ORDER BY id DESC LIMIT $3"#;
+            ORDER BY id DESC LIMIT $1"#;
         const CREATED_ASC: &str = r#"
             SELECT * FROM {{ w.conversations }}
             WHERE {{ w.owner_and }}id > $2
-            ORDER BY id LIMIT $3"#;
+            ORDER BY id LIMIT $1"#;
 
         {{ w.take_owner }}
-        let (sql, start) = match list.order_by {
-            ConversationOrder::UpdatedDesc => (UPDATED_DESC, ConversationCursor::LAST),
-            ConversationOrder::UpdatedAsc => (UPDATED_ASC, ConversationCursor::FIRST),
-            ConversationOrder::CreatedDesc => (CREATED_DESC, ConversationCursor::LAST),
-            ConversationOrder::CreatedAsc => (CREATED_ASC, ConversationCursor::FIRST),
+        let (sql, start, by_time) = match list.order_by {
+            ConversationOrder::UpdatedDesc => (UPDATED_DESC, ConversationCursor::LAST, true),
+            ConversationOrder::UpdatedAsc => (UPDATED_ASC, ConversationCursor::FIRST, true),
+            ConversationOrder::CreatedDesc => (CREATED_DESC, ConversationCursor::LAST, false),
+            ConversationOrder::CreatedAsc => (CREATED_ASC, ConversationCursor::FIRST, false),
         };
         let after = list.after.unwrap_or(start);
-        let conversations = sqlx::query_as(sql){{ w.bind_owner }}
-            .bind(timestamp(after.updated_at))
-            .bind(after.id)
-            .bind(list.limit.min(ListConversations::MAX_LIMIT))
-            .fetch_all(&self.pool)
-            .await?;
-        Ok(conversations)
+        let mut query = sqlx::query_as(sql){{ w.bind_owner }}
+            .bind(i64::from(list.limit.min(ListConversations::MAX_LIMIT)))
+            .bind(after.id);
+        if by_time {
+            query = query.bind(timestamp(after.updated_at));
+        }
+        Ok(query.fetch_all(&self.pool).await?)
     }
 
     /// Deletes the conversations that nothing was written to since `cutoff`, of every owner. This
@@ -342,169 +285,10 @@ impl {{ w.context }} {
     ///
     /// [`Error::Database`] if the database fails; the batches before that are deleted.
     pub async fn delete_conversations_before(&self, cutoff: DateTime<Utc>) -> Result<u64> {
-        // The planner would go through an owner's rows for every batch; one by one it cannot.
-{%- match w.owner %}
-{%- when Some(owner) %}
-        const SELECT: &str = r#"
-            SELECT {{ owner.column }}, id, updated_at < $2 FROM {{ w.conversations }}
-            WHERE ({{ owner.column }}, id) > ($0, $1)
-            ORDER BY {{ owner.column }}, id LIMIT 1000"#;
-        const DELETE: &str = r#"
-            DELETE FROM {{ w.conversations }}
-            WHERE {{ owner.column }} = $0 AND id = $1 AND updated_at < $2"#;
-
-        let cutoff = timestamp(cutoff);
-        let mut start = ({{ owner.least }}, Uuid::nil());
-        let mut total = 0;
-        loop {
-            let mut batch: Vec<({{ owner.key_type }}, Uuid, bool)> = sqlx::query_as(SELECT)
-                .bind({{ owner.borrow }}start.0)
-                .bind(start.1)
-                .bind(&cutoff)
-                .fetch_all(&self.pool)
-                .await?;
-            let old: Vec<_> = batch.iter().filter(|(_, _, is_old)| *is_old).collect();
-            if !old.is_empty() {
-                total += retry(|| async {
-                    let mut deleted = 0;
-                    let mut tx = self.begin().await?;
-                    for (owner, id, _) in &old {
-                        let row = sqlx::query(DELETE).bind(owner).bind(id).bind(&cutoff);
-                        deleted += row.execute(&mut *tx).await?.rows_affected();
-                    }
-                    tx.commit().await?;
-                    Ok(deleted)
-                })
-                .await?;
-            }
-            match batch.pop() {
-                Some((owner, id, _)) => start = (owner, id),
-                None => return Ok(total),
-            }
-        }
-{%- when None %}
-        const SELECT: &str = r#"
-            SELECT id, updated_at < $2 FROM {{ w.conversations }}
-            WHERE id > $1 ORDER BY id LIMIT 1000"#;
-        const DELETE: &str = r#"
-            DELETE FROM {{ w.conversations }} WHERE id = $1 AND updated_at < $2"#;
-
-        let cutoff = timestamp(cutoff);
-        let mut start = Uuid::nil();
-        let mut total = 0;
-        loop {
-            let mut batch: Vec<(Uuid, bool)> = sqlx::query_as(SELECT)
-                .bind(start)
-                .bind(&cutoff)
-                .fetch_all(&self.pool)
-                .await?;
-            let old: Vec<_> = batch.iter().filter(|(_, is_old)| *is_old).collect();
-            if !old.is_empty() {
-                total += retry(|| async {
-                    let mut deleted = 0;
-                    let mut tx = self.begin().await?;
-                    for (id, _) in &old {
-                        let row = sqlx::query(DELETE).bind(id).bind(&cutoff);
-                        deleted += row.execute(&mut *tx).await?.rows_affected();
-                    }
-                    tx.commit().await?;
-                    Ok(deleted)
-                })
-                .await?;
-            }
-            match batch.pop() {
-                Some((id, _)) => start = id,
-                None => return Ok(total),
-            }
-        }
-{%- endmatch %}
+{%- block housekeeping %}{% endblock %}
     }
 
-    /// Begins a write when it is its turn. Taking the database's lock at once, a transaction cannot
-    /// fail later because another one wrote meanwhile.
-    async fn begin(&self) -> Result<Write> {
-        let turn = Arc::clone(&self.writers).lock_owned().await;
-        let transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
-        Ok(Write {
-            transaction,
-            _turn: turn,
-        })
-    }
+{% block begin %}{% endblock %}
 }
 
-/// A write that has its turn. It is undone unless it is committed.
-struct Write {
-    transaction: Transaction<'static, Sqlite>,
-    _turn: OwnedMutexGuard<()>,
-}
-
-impl Write {
-    async fn commit(self) -> Result<()> {
-        Ok(self.transaction.commit().await?)
-    }
-
-    async fn rollback(self) -> Result<()> {
-        Ok(self.transaction.rollback().await?)
-    }
-}
-
-impl Deref for Write {
-    type Target = SqliteConnection;
-
-    fn deref(&self) -> &SqliteConnection {
-        &self.transaction
-    }
-}
-
-impl DerefMut for Write {
-    fn deref_mut(&mut self) -> &mut SqliteConnection {
-        &mut self.transaction
-    }
-}
-
-/// Repeats a write that lost its turn to others, a few times.
-async fn retry<T, F>(write: impl Fn() -> F) -> Result<T>
-where
-    F: Future<Output = Result<T>>,
-{
-    const ATTEMPTS: u32 = 4;
-    for attempt in 1..ATTEMPTS {
-        match write().await {
-            Err(Error::Database(error)) if is_busy(&error) => {
-                tokio::time::sleep(Duration::from_millis(20) * 4_u32.pow(attempt)).await;
-            }
-            result => return result,
-        }
-    }
-    write().await
-}
-
-/// Whether the database was busy with another writer: `SQLITE_BUSY`, in whatever variant.
-fn is_busy(error: &sqlx::Error) -> bool {
-    const SQLITE_BUSY: u32 = 5;
-    let code = error
-        .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code);
-    code.and_then(|code| code.parse::<u32>().ok())
-        .is_some_and(|code| code & 0xff == SQLITE_BUSY)
-}
-
-/// Marks a conversation as written to, and thereby makes sure that the caller has it.
-async fn touch(
-    connection: &mut SqliteConnection,
-    {{ w.owner_param }}
-    conversation_id: Uuid,
-) -> Result<()> {
-    const TOUCH: &str = r#"
-        UPDATE {{ w.conversations }} SET updated_at = $2 WHERE {{ w.owner_and }}id = $1"#;
-
-    let touched = sqlx::query(TOUCH){{ w.bind_owner }}
-        .bind(conversation_id)
-        .bind(timestamp(now()))
-        .execute(connection)
-        .await?;
-    if touched.rows_affected() == 0 {
-        return Err(Error::NotFound);
-    }
-    Ok(())
-}
+{% block writes %}{% endblock %}

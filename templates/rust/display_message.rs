@@ -177,6 +177,19 @@ pub enum Role {
     System,
 }
 
+impl Role {
+    /// As it is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+            Self::System => "system",
+        }
+    }
+}
+
 /// How an item is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
@@ -204,6 +217,25 @@ pub enum ContentType {
     TodoSnapshot,
 }
 
+impl ContentType {
+    /// As it is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Thinking => "thinking",
+            Self::Image => "image",
+            Self::FileReference => "file_reference",
+            Self::StructuredData => "structured_data",
+            Self::Notification => "notification",
+            Self::Error => "error",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+            Self::TodoSnapshot => "todo_snapshot",
+        }
+    }
+}
+
 /// How far a tool call has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
@@ -224,6 +256,29 @@ pub enum ToolStatus {
 }
 
 impl ToolStatus {
+    /// Every status.
+    pub const ALL: [Self; 6] = [
+        Self::Pending,
+        Self::Executing,
+        Self::Completed,
+        Self::Failed,
+        Self::Interrupted,
+        Self::Cancelled,
+    ];
+
+    /// As it is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Executing => "executing",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Whether a call in this status may change to `next`. Repeating a change is allowed; what has
     /// ended stays ended.
     #[must_use]

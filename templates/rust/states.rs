@@ -1,13 +1,6 @@
 //! The calls for what a conversation's agent knows.
 
-use sqlx::sqlite::SqliteExecutor;
-use sqlx::{FromRow, Row as _};
-use uuid::Uuid;
-
-use super::values::{now, timestamp};
-use super::{
-    {{ w.context }}, Conversation, Error,{% if w.owner.is_some() %} Owner,{% endif %} OwnerScope, Result, retry, touch,
-};
+{% block uses %}{% endblock %}
 use crate::sagents::serializer::{self, ReadError};
 use crate::sagents::{
     AgentPersistence, Expect, LoadContext, Loaded, PersistContext, Revision, State, Todo,
@@ -65,71 +58,7 @@ impl {{ w.context }} {
         expect: Expect,
         write_id: Uuid,
     ) -> Result<Revision> {
-        const CURRENT: &str = r#"
-            SELECT revision, write_id, unreadable_data IS NOT NULL AS has_unreadable
-            FROM {{ w.agent_states }} WHERE {{ w.owner_and }}conversation_id = $1"#;
-        const OCCUPIED: &str = "another state is kept aside: restore or discard it";
-        // What could not be read is moved aside, where it stays until it is restored.
-        const SAVE: &str = r#"
-            INSERT INTO {{ w.agent_states }} AS s
-                ({{ w.owner_first }}conversation_id, version, revision, write_id, data, inserted_at, updated_at)
-            VALUES ({{ w.owner_value }}$1, $2, 1, $3, $4, $5, $5)
-            ON CONFLICT ({{ w.owner_first }}conversation_id) DO UPDATE
-            SET version = excluded.version,
-                revision = s.revision + 1,
-                write_id = excluded.write_id,
-                data = excluded.data,
-                unreadable_data = CASE WHEN $6 THEN s.data ELSE s.unreadable_data END,
-                updated_at = excluded.updated_at
-            RETURNING revision"#;
-
-        {{ w.take_owner }}
-        let data = serializer::to_text(state).map_err(|error| Error::Invalid(error.to_string()))?;
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            touch(&mut tx, {{ w.owner_arg }}conversation_id).await?;
-            let current: Option<Current> = sqlx::query_as(CURRENT){{ w.bind_owner }}
-                .bind(conversation_id)
-                .fetch_optional(&mut *tx)
-                .await?;
-            let revision = current.as_ref().map_or(0, |current| current.revision);
-            let expected = match expect {
-                Expect::Any => revision,
-                Expect::Revision(expected) | Expect::Unreadable(expected) => expected.0,
-            };
-            let is_own = current.as_ref().is_some_and(|current| current.write_id == write_id);
-            if is_own && expected == revision - 1 {
-                // The answer was lost, the save was not.
-                return Ok(Revision(revision));
-            }
-            if expected != revision {
-                let current = Revision(revision);
-                return Err(Error::Conflict { current });
-            }
-            let set_aside = match expect {
-                Expect::Any => {
-                    let stored = read_state(&mut *tx, {{ w.owner_arg }}conversation_id, "").await?;
-                    matches!(stored, Loaded::Unreadable { .. })
-                }
-                Expect::Revision(_) => false,
-                Expect::Unreadable(_) => true,
-            };
-            if set_aside && current.is_some_and(|current| current.has_unreadable) {
-                return Err(Error::Invalid(OCCUPIED.into()));
-            }
-            let revision = sqlx::query_scalar(SAVE){{ w.bind_owner }}
-                .bind(conversation_id)
-                .bind(serializer::current_version())
-                .bind(write_id)
-                .bind(&data)
-                .bind(timestamp(now()))
-                .bind(set_aside)
-                .fetch_one(&mut *tx)
-                .await?;
-            tx.commit().await?;
-            Ok(Revision(revision))
-        })
-        .await
+{%- block save_state %}{% endblock %}
     }
 
     /// What the agent knew when it was last saved.
@@ -186,29 +115,7 @@ impl {{ w.context }} {
         scope: &impl OwnerScope,
         conversation_id: Uuid,
     ) -> Result<Revision> {
-        const RESTORE: &str = r#"
-            UPDATE {{ w.agent_states }}
-            SET data = unreadable_data, unreadable_data = data,
-                revision = revision + 1, write_id = $2, updated_at = $3
-            WHERE {{ w.owner_and }}conversation_id = $1 AND unreadable_data IS NOT NULL
-            RETURNING revision"#;
-
-        {{ w.take_owner }}
-        let write_id = Uuid::now_v7();
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            touch(&mut tx, {{ w.owner_arg }}conversation_id).await?;
-            let revision = sqlx::query_scalar(RESTORE){{ w.bind_owner }}
-                .bind(conversation_id)
-                .bind(write_id)
-                .bind(timestamp(now()))
-                .fetch_optional(&mut *tx)
-                .await?
-                .ok_or(Error::NotFound)?;
-            tx.commit().await?;
-            Ok(Revision(revision))
-        })
-        .await
+{%- block restore_unreadable %}{% endblock %}
     }
 
     /// The bytes of a state that could not be read and is kept aside, for whoever mends it.
@@ -222,15 +129,16 @@ impl {{ w.context }} {
         conversation_id: Uuid,
     ) -> Result<Vec<u8>> {
         const SELECT: &str = r#"
-            SELECT CAST(unreadable_data AS BLOB) FROM {{ w.agent_states }}
+            SELECT unreadable_data FROM {{ w.agent_states }}
             WHERE {{ w.owner_and }}conversation_id = $1 AND unreadable_data IS NOT NULL"#;
 
         {{ w.take_owner }}
-        sqlx::query_scalar(SELECT){{ w.bind_owner }}
+        let row = sqlx::query(SELECT){{ w.bind_owner }}
             .bind(conversation_id)
             .fetch_optional(&self.pool)
             .await?
-            .ok_or(Error::NotFound)
+            .ok_or(Error::NotFound)?;
+        Ok(row.try_get_unchecked("unreadable_data")?)
     }
 
     /// Gives up a state that could not be read and is kept aside. It cannot be undone.
@@ -243,24 +151,7 @@ impl {{ w.context }} {
         scope: &impl OwnerScope,
         conversation_id: Uuid,
     ) -> Result<()> {
-        const DISCARD: &str = r#"
-            UPDATE {{ w.agent_states }} SET unreadable_data = NULL
-            WHERE {{ w.owner_and }}conversation_id = $1 AND unreadable_data IS NOT NULL"#;
-
-        {{ w.take_owner }}
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            touch(&mut tx, {{ w.owner_arg }}conversation_id).await?;
-            let discarded = sqlx::query(DISCARD){{ w.bind_owner }}
-                .bind(conversation_id)
-                .execute(&mut *tx)
-                .await?;
-            if discarded.rows_affected() == 0 {
-                return Err(Error::NotFound);
-            }
-            tx.commit().await
-        })
-        .await
+{%- block discard_unreadable %}{% endblock %}
     }
 
     /// Notes whether the agent waits for a person's decision.
@@ -275,20 +166,18 @@ impl {{ w.context }} {
         interrupted: bool,
     ) -> Result<Conversation> {
         const UPDATE: &str = r#"
-            UPDATE {{ w.conversations }} SET interrupted = $2, updated_at = $3
+            UPDATE {{ w.conversations }} SET interrupted = $2, updated_at = {{ w.latest("$3") }}
             WHERE {{ w.owner_and }}id = $1
             RETURNING *"#;
 
         {{ w.take_owner }}
         retry(|| async {
-            let mut tx = self.begin().await?;
-            let updated: Option<Conversation> = sqlx::query_as(UPDATE){{ w.bind_owner }}
+            {{ w.dialect.begin }}let updated: Option<Conversation> = sqlx::query_as(UPDATE){{ w.bind_owner }}
                 .bind(conversation_id)
                 .bind(interrupted)
                 .bind(timestamp(now()))
-                .fetch_optional(&mut *tx)
-                .await?;
-            tx.commit().await?;
+                .fetch_optional({{ w.dialect.writer }})
+                .await?;{{ w.dialect.commit }}
             updated.ok_or(Error::NotFound)
         })
         .await
@@ -297,7 +186,7 @@ impl {{ w.context }} {
 
 /// Reads the saved state, whether it can be understood or not.
 async fn read_state(
-    executor: impl SqliteExecutor<'_>,
+    executor: impl {{ w.dialect.executor }}<'_>,
     {{ w.owner_param }}
     conversation_id: Uuid,
     agent_id: &str,
@@ -305,7 +194,7 @@ async fn read_state(
     // The conversation is on the left, so that one without a state is told from one that is not
     // there. The state is read as bytes: what is no text is damaged, not a failure.
     const SELECT: &str = r#"
-        SELECT s.revision, CAST(s.data AS BLOB) AS data FROM {{ w.conversations }} c
+        SELECT s.revision, s.data FROM {{ w.conversations }} c
         LEFT JOIN {{ w.agent_states }} s ON {{ w.s_owner_and }}s.conversation_id = $1
         WHERE {{ w.c_owner_and }}c.id = $1"#;
 
@@ -318,7 +207,7 @@ async fn read_state(
         return Ok(Loaded::Nothing);
     };
     let revision = Revision(revision);
-    match serializer::from_bytes(agent_id, row.try_get("data")?) {
+    match serializer::from_bytes(agent_id, row.try_get_unchecked("data")?) {
         Ok(state) => Ok(Loaded::Saved {
             state: Box::new(state),
             revision,

@@ -5,15 +5,16 @@
 //! Proves the layer in this host: every call, ordering, idempotence and concurrency.
 {%- endif %}
 //!
-{%- if stand_in.is_some() %}
-//! Each test has a database file of its own, with only these tables in it and a stand-in for the
-//! owner's table.
+{%- if w.stand_in.is_some() %}
+//! Each test has a database of its own, with only these tables in it and a stand-in for the owner's
+//! table.
 {%- else %}
-//! Each test has a database file of its own, with only these tables in it.
+//! Each test has a database of its own, with only these tables in it.
 {%- endif %}
+{%- block manner %}{% endblock %}
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+{%- block uses %}{% endblock %}
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -22,47 +23,12 @@ use super::*;
 use crate::sagents::{Expect, Message, State, Todo, ToolCall};
 
 const MIGRATIONS: &[&str] = &[
-{%- for migration in migrations %}
+{%- for migration in w.migrations %}
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{{ migration }}")),
 {%- endfor %}
 ];
 
-/// A database of its own for each test; the files go away with it.
-struct Database {
-    conversations: {{ w.context }},
-    directory: PathBuf,
-}
-
-impl Database {
-    async fn new() -> Self {
-        let directory = std::env::temp_dir().join(format!("{{ w.module }}-{}", Uuid::now_v7()));
-        std::fs::create_dir(&directory).unwrap();
-        let url = format!("sqlite:{}", directory.join("test.db").display());
-        let pool = connect(&url).await.unwrap();
-{%- if let Some(stand_in) = stand_in %}
-        sqlx::raw_sql(r#"{{ stand_in.create }}"#).execute(&pool).await.unwrap();
-{%- endif %}
-        for &migration in MIGRATIONS {
-            sqlx::raw_sql(migration).execute(&pool).await.unwrap();
-        }
-{%- if let Some(stand_in) = stand_in %}
-        for owner in [alice(), bob()] {
-            sqlx::query(r#"{{ stand_in.insert }}"#).bind(owner.id()).execute(&pool).await.unwrap();
-        }
-{%- endif %}
-        Self {
-            conversations: {{ w.context }}::new(pool),
-            directory,
-        }
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        // A file that is still open elsewhere may be left over; the system's own clean-up takes it.
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
+{% block database %}{% endblock %}
 
 impl std::ops::Deref for Database {
     type Target = {{ w.context }};
@@ -588,7 +554,7 @@ async fn housekeeping_deletes_what_is_old_and_all_that_belongs_to_it() {
         + TimeDelta::microseconds(1);
     tokio::time::sleep(Duration::from_millis(2)).await;
     let new = db
-        .create_conversation(&{{ other }}(), NewConversation::new())
+        .create_conversation(&{{ w.other }}(), NewConversation::new())
         .await
         .unwrap();
 
@@ -598,7 +564,7 @@ async fn housekeeping_deletes_what_is_old_and_all_that_belongs_to_it() {
         Err(Error::NotFound)
     ));
     assert_eq!(db.search_messages(&alice(), "hello", 10).await.unwrap(), []);
-    assert_eq!(db.get_conversation(&{{ other }}(), new.id).await.unwrap(), new);
+    assert_eq!(db.get_conversation(&{{ w.other }}(), new.id).await.unwrap(), new);
 }
 
 #[tokio::test]
@@ -695,14 +661,13 @@ async fn of_two_writers_with_the_same_revision_one_wins() {
 #[tokio::test]
 async fn what_cannot_be_read_is_kept_aside_until_it_is_restored() {
     const DAMAGE: &str = r#"
-        UPDATE {{ w.agent_states }} SET data = $2 WHERE {{ w.owner_and }}conversation_id = $1"#;
-    const ASIDE: &str = r#"SELECT CAST(unreadable_data AS BLOB) FROM {{ w.agent_states }}"#;
+        UPDATE {{ w.agent_states }} SET data = $2{% block as_json %}{% endblock %} WHERE {{ w.owner_and }}conversation_id = $1"#;
 
-    for damage in ["no JSON", "[]", r#"{"version":2}"#, r#"{"version":2,"state":{"messages":[1]}}"#] {
+    for damage in [{% block no_json %}{% endblock %}"[]", r#"{"version":2}"#, r#"{"version":2,"state":{"messages":[1]}}"#] {
         let db = Database::new().await;
         let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
         let revision = db.save_agent_state(&alice(), id, &State::new(), Expect::Any).await.unwrap();
-        sqlx::query(DAMAGE){{ bind_alice }}
+        sqlx::query(DAMAGE){{ w.bind_alice }}
             .bind(id)
             .bind(damage)
             .execute(&db.pool)
@@ -719,8 +684,7 @@ async fn what_cannot_be_read_is_kept_aside_until_it_is_restored() {
             let expect = Expect::Revision(revision);
             revision = db.save_agent_state(&alice(), id, &State::new(), expect).await.unwrap();
         }
-        let aside: Vec<u8> = sqlx::query_scalar(ASIDE).fetch_one(&db.pool).await.unwrap();
-        assert_eq!(aside, damage.as_bytes());
+        assert_eq!(db.load_unreadable(&alice(), id).await.unwrap(), damage.as_bytes());
 
         // Whoever does not look is not allowed to lose it either.
         db.restore_unreadable(&alice(), id).await.unwrap();

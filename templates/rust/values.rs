@@ -1,6 +1,6 @@
 //! Values as they are stored: times that sort, texts and JSON that every database can hold.
 
-use chrono::{DateTime, Datelike as _, SecondsFormat, SubsecRound as _, Utc};
+{% block uses %}{% endblock %}
 use serde_json::{Map, Value};
 
 use super::{Error, Result};
@@ -10,14 +10,7 @@ pub(super) fn now() -> DateTime<Utc> {
     Utc::now().trunc_subsecs(6)
 }
 
-/// A time as it is stored: text of one length, so that it sorts.
-pub(super) fn timestamp(time: DateTime<Utc>) -> String {
-    match time.year() {
-        ..0 => "0000-01-01T00:00:00.000000Z".into(),
-        0..=9999 => time.to_rfc3339_opts(SecondsFormat::Micros, true),
-        10000.. => "9999-12-31T23:59:59.999999Z".into(),
-    }
-}
+{% block timestamp %}{% endblock %}
 
 /// U+0000 cannot be shown, and not every database can store it.
 pub(super) fn clean_text(text: &str) -> String {

@@ -840,29 +840,35 @@ fn a_table_of_the_host_is_not_made_again() {
 fn a_database_is_one_that_is_supported() {
     let lines = [
         "gen persistence conversations -s accounts::Scope --database oracle",
-        "gen persistence conversations -s accounts::Scope --database postgres",
+        "gen persistence conversations -s accounts::Scope --database mysql",
+        "gen persistence conversations -s accounts::Scope --database postgresql",
         "gen persistence conversations -s accounts::Scope --database SQLite",
         "gen persistence conversations -s accounts::Scope --database ''",
     ];
     assert_snapshot!(refusals(&Host::library(), &lines), @"
     $ gen persistence conversations -s accounts::Scope --database oracle
     error: --database: `oracle` is not a database that is known
-    help: use `sqlite`
+    help: use `sqlite` or `postgres`
     exit 2
 
-    $ gen persistence conversations -s accounts::Scope --database postgres
-    error: --database: `postgres` is not supported by this version
-    help: use `sqlite`
+    $ gen persistence conversations -s accounts::Scope --database mysql
+    error: --database: `mysql` is not supported by this version
+    help: use `sqlite` or `postgres`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --database postgresql
+    error: --database: `postgresql` is called `postgres` here, as in sqlx
+    help: use `postgres`
     exit 2
 
     $ gen persistence conversations -s accounts::Scope --database SQLite
     error: --database: `SQLite` is not a database that is known
-    help: use `sqlite`
+    help: use `sqlite` or `postgres`
     exit 2
 
     $ gen persistence conversations -s accounts::Scope --database ''
     error: --database: `` is not a database that is known
-    help: use `sqlite`
+    help: use `sqlite` or `postgres`
     exit 2
     ");
 }
@@ -870,16 +876,16 @@ fn a_database_is_one_that_is_supported() {
 #[test]
 fn of_two_database_drivers_none_is_chosen() {
     let both = depending("sqlx = { version = \"0.9\", features = [\"runtime-tokio\", \"postgres\", \"sqlite\"] }");
-    let other = depending("sqlx = { version = \"0.9\", features = [\"runtime-tokio\", \"postgres\"] }");
+    let other = depending("sqlx = { version = \"0.9\", features = [\"runtime-tokio\", \"mysql\"] }");
     assert_snapshot!([refusal(&both, PLAIN), refusal(&other, PLAIN)].join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
     error: sqlx is used with several databases here
-    help: say which one with `--database sqlite`
+    help: say which one with `--database sqlite` or `--database postgres`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: sqlx is used with another database here, and this version generates for SQLite
-    help: `--database sqlite` adds SQLite beside it
+    error: sqlx is used with MySQL here, and this version generates for SQLite and PostgreSQL
+    help: `--database sqlite` or `--database postgres` adds one beside it
     exit 5
     ");
 }
@@ -1898,12 +1904,70 @@ fn migrations_of_another_tool_are_not_added_to() {
 
 #[test]
 fn migrations_of_another_database_are_not_added_to() {
-    let host = depending("sqlx = { version = \"0.9\", features = [\"runtime-tokio\", \"postgres\"] }")
-        .file("migrations/0001_users.sql", "CREATE TABLE users (id BIGSERIAL PRIMARY KEY);\n");
-    assert_snapshot!(refusal(&host, &format!("{PLAIN} --database sqlite")), @"
+    let host = |feature: &str| {
+        depending(&format!("sqlx = {{ version = \"0.9\", features = [\"runtime-tokio\", \"{feature}\"] }}"))
+            .file("migrations/0001_users.sql", "CREATE TABLE users (id BIGSERIAL PRIMARY KEY);\n")
+    };
+    let refusals = [
+        refusal(&host("postgres"), &format!("{PLAIN} --database sqlite")),
+        refusal(&host("sqlite"), &format!("{PLAIN} --database postgres")),
+    ];
+    assert_snapshot!(refusals.join("\n"), @"
     $ gen persistence conversations -s accounts::Scope --database sqlite
     error: the migrations in migrations are for the database that sqlx is used with now
     help: give these a directory of their own, for example `--migrations migrations/sqlite`
     exit 5
+
+    $ gen persistence conversations -s accounts::Scope --database postgres
+    error: the migrations in migrations are for the database that sqlx is used with now
+    help: give these a directory of their own, for example `--migrations migrations/postgres`
+    exit 5
+    ");
+}
+
+#[test]
+fn a_generated_context_stays_on_its_database() {
+    let host = Host::library();
+    host.generate(PLAIN);
+    assert_snapshot!(refusal(&host, &format!("{PLAIN} --database postgres")), @"
+    $ gen persistence conversations -s accounts::Scope --database postgres
+    error: --database: `conversations` is generated for sqlite, and its rows would stay there
+    help: generate another context with `--database postgres`, copy the rows, and remove `conversations` when it is empty
+    exit 5
+    ");
+}
+
+#[test]
+fn postgres_refers_only_to_keys_that_compare() {
+    let host = |key: &str| {
+        Host::library().file("migrations/0001_users.sql", &format!("CREATE TABLE users (id {key} PRIMARY KEY);\n"))
+    };
+    let line = format!("{PLAIN} --database postgres");
+    let refusals = [
+        refusal(&host("CITEXT"), &line),
+        refusal(&host("NUMERIC(20, 0)"), &format!("{line} --owner-id i64")),
+        refusal(&host("UUID"), &format!("{line} --owner-id i64")),
+        refusal(&host("CHARACTER VARYING(36)"), &format!("{line} --owner-id i64")),
+    ];
+    assert_snapshot!(refusals.join("\n"), @"
+    $ gen persistence conversations -s accounts::Scope --database postgres
+    error: the key `id` of table `users` is declared `CITEXT`, which no integer, uuid or text can refer to
+    help: name another table with --owner-table, or `--owner-table none` for no foreign key
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope --database postgres --owner-id i64
+    error: the key `id` of table `users` is declared `NUMERIC(20,0)`, which no integer, uuid or text can refer to
+    help: name another table with --owner-table, or `--owner-table none` for no foreign key
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope --database postgres --owner-id i64
+    error: --owner-id: the key `id` of table `users` is declared `UUID`, so it is uuid
+    help: leave --owner-id out, or name another table with --owner-table
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --database postgres --owner-id i64
+    error: --owner-id: the key `id` of table `users` is declared `CHARACTER VARYING(36)`, so it is text, or uuid as text
+    help: leave --owner-id out, or name another table with --owner-table
+    exit 2
     ");
 }

@@ -86,8 +86,8 @@ fn the_help_of_the_generator_is_complete() {
 
     Database:
           --table-prefix <PREFIX>  What the tables' names start with [default: sagents_]
-          --database <NAME>        The database: sqlite [default: the one that sqlx is used with, else
-                                   sqlite]
+          --database <NAME>        The database: sqlite or postgres [default: the one that sqlx is used
+                                   with, else sqlite]
           --migrations <DIR>       The directory of migrations [default: migrations]
 
     Host:

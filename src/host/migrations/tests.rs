@@ -3,7 +3,7 @@ use chrono::TimeZone as _;
 use super::*;
 
 fn catalog(sql: &str) -> Catalog {
-    let mut catalog = Catalog::default();
+    let mut catalog = Catalog::new(Database::Sqlite);
     catalog.apply(sql);
     catalog
 }
@@ -40,7 +40,7 @@ fn directory(names: &[&str]) -> (tempfile::TempDir, Tree) {
 
 fn migrations(names: &[&str]) -> Migrations {
     let (_directory, tree) = directory(names);
-    read(&tree, Utf8Path::new("migrations")).unwrap()
+    read(&tree, Utf8Path::new("migrations"), Database::Sqlite).unwrap()
 }
 
 fn next(names: &[&str]) -> String {
@@ -53,7 +53,13 @@ fn a_host_without_migrations_gets_reversible_ones_with_timestamps() {
     assert_eq!(found.habit, Habit { reversible: true, versions: Versions::Timestamp });
     assert_eq!(found.last, None);
     assert_eq!(next(&[]), "20260304050607");
-    assert!(read(&Tree::new("/nonexistent"), Utf8Path::new("../migrations")).unwrap().catalog.tables.is_empty());
+    assert!(
+        read(&Tree::new("/nonexistent"), Utf8Path::new("../migrations"), Database::Sqlite)
+            .unwrap()
+            .catalog
+            .tables
+            .is_empty()
+    );
 }
 
 #[test]
@@ -187,4 +193,20 @@ fn options_behind_the_columns_do_not_hide_a_table() {
 fn a_temporary_table_is_no_table_and_one_that_exists_stays() {
     let sql = "CREATE TEMP TABLE t (id INT); CREATE TABLE u (id INT); CREATE TABLE IF NOT EXISTS U (other INT);";
     assert_eq!(tables(sql), ["u(id INT)"]);
+}
+
+#[test]
+fn postgres_folds_what_is_not_quoted_and_knows_schemas() {
+    let mut catalog = Catalog::new(Database::Postgres);
+    catalog.apply(
+        r#"CREATE TABLE Auth.Users (Id UUID PRIMARY KEY);
+           CREATE TABLE public."Teams" ("Id" BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+           ALTER TABLE auth.users RENAME COLUMN ID TO Key;"#,
+    );
+    let users = catalog.table("users").unwrap();
+    assert_eq!((users.name.as_str(), users.schema.as_deref()), ("users", Some("auth")));
+    assert_eq!(users.primary_key, ["key"]);
+    let teams = catalog.table("teams").unwrap();
+    assert_eq!((teams.name.as_str(), teams.schema.as_deref()), ("Teams", None));
+    assert_eq!((teams.primary_key.as_slice(), teams.columns[0].declared.as_str()), (&["Id".to_owned()][..], "BIGINT"));
 }
