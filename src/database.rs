@@ -55,19 +55,23 @@ impl Database {
 
     /// The type of a column.
     pub fn column_type(self, kind: Kind) -> &'static str {
-        match (self, kind) {
-            (Self::Sqlite, Kind::Boolean | Kind::Integer | Kind::BigInteger) => "INTEGER",
-            (Self::Sqlite, Kind::Uuid) => "BLOB",
-            (Self::Sqlite, Kind::Text | Kind::Json | Kind::ExactJson | Kind::Time) => "TEXT",
-            (Self::Postgres, Kind::Boolean) => "BOOLEAN",
-            (Self::Postgres, Kind::Integer) => "INTEGER",
-            (Self::Postgres, Kind::BigInteger) => "BIGINT",
-            (Self::Postgres, Kind::Uuid) => "UUID",
-            (Self::Postgres, Kind::Text) => "TEXT",
-            (Self::Postgres, Kind::Json) => "JSONB",
-            // The other one would refuse U+0000 and change numbers.
-            (Self::Postgres, Kind::ExactJson) => "JSON",
-            (Self::Postgres, Kind::Time) => "TIMESTAMPTZ",
+        match self {
+            Self::Sqlite => match kind {
+                Kind::Boolean | Kind::Integer | Kind::BigInteger => "INTEGER",
+                Kind::Uuid => "BLOB",
+                Kind::Text | Kind::Json | Kind::ExactJson | Kind::Time => "TEXT",
+            },
+            Self::Postgres => match kind {
+                Kind::Boolean => "BOOLEAN",
+                Kind::Integer => "INTEGER",
+                Kind::BigInteger => "BIGINT",
+                Kind::Uuid => "UUID",
+                Kind::Text => "TEXT",
+                Kind::Json => "JSONB",
+                // The other one would refuse U+0000 and change numbers.
+                Kind::ExactJson => "JSON",
+                Kind::Time => "TIMESTAMPTZ",
+            },
         }
     }
 

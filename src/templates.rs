@@ -62,7 +62,8 @@ struct OwnerWords {
     /// The type as it is bound to a statement and read from a row, and the attribute that a model needs for that.
     key_type: &'static str,
     row_attribute: String,
-    /// Reads it from a row by hand.
+    /// The same for a model that is read from a row by hand, and how it is read there.
+    state_attribute: String,
     from_row: String,
     bound_type: &'static str,
     bound: String,
@@ -164,6 +165,10 @@ impl OwnerWords {
             (Storage::UuidText, Database::Postgres) => "String",
             _ => rust_type,
         };
+        let row_attribute = match storage {
+            Storage::UuidText => format!("#[sqlx(try_from = \"{key_type}\")]\n"),
+            _ => String::new(),
+        };
         Self {
             noun: noun.to_string(),
             field: field.to_owned(),
@@ -171,10 +176,11 @@ impl OwnerWords {
             link: link.as_ref().map_or_else(|| noun.to_string(), |link| format!("[{noun}]({})", link.rust())),
             rust_type,
             key_type,
-            row_attribute: match storage {
-                Storage::UuidText => format!("#[sqlx(try_from = \"{key_type}\")]\n"),
-                _ => String::new(),
+            state_attribute: match database {
+                Database::Sqlite => row_attribute.clone(),
+                Database::Postgres => String::new(),
             },
+            row_attribute,
             from_row: match storage {
                 Storage::UuidText => format!(
                     "Uuid::try_parse(row.try_get(\"{field}\")?).map_err(|error| sqlx::Error::Decode(error.into()))?"

@@ -9,7 +9,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Serialize{% block derive %}{% endblock %})]
 pub struct AgentState {
 {% if let Some(owner) = w.owner %}    /// The {{ owner.noun }} that owns it.
-    {{ owner.row_attribute }}pub {{ owner.field }}: {{ owner.rust_type }},
+    {{ owner.state_attribute }}pub {{ owner.field }}: {{ owner.rust_type }},
 {% endif %}    /// The conversation whose agent it is.
     pub conversation_id: Uuid,
     /// The version of the format that was last saved.

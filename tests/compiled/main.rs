@@ -3,6 +3,8 @@
 //! Compiling is what takes the time here. So there are few workspaces with many contexts, they have one target directory
 //! and stand at the same place in every run, and one is compiled after the other.
 
+#[path = "../support/postgres.rs"]
+mod postgres;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -46,7 +48,7 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     host.write("member/src/lib.rs", "");
     host.write("identity/Cargo.toml", &manifest("identity", "2024", ""));
     host.write("identity/src/lib.rs", include_str!("hosts/identity.rs"));
-    write_matrix(host);
+    write_matrix(host, ON_SQLITE);
 
     compiled.generate("my_app", FULL);
     let scope = host.read("my_app/src/conversations/scope.rs");
@@ -55,13 +57,7 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
         ".",
         "gen persistence conversations --path member --scope Member.Caller --owner-type team --owner-id uuid",
     );
-    for (context, expected) in MATRIX {
-        compiled.generate("matrix", &format!("gen persistence {context}"));
-        let path = context.split_whitespace().next().unwrap().replace("Matrix.Conversations", "conversations");
-        let path = path.trim_start_matches("crate::").replace("::", "/");
-        let scope = host.read(&format!("matrix/src/{path}/scope.rs"));
-        assert!(scope.contains(expected), "{context}\n{scope}");
-    }
+    generate_matrix(&compiled, "");
 
     compiled.prove();
     compiled.cargo("doc --workspace --no-deps");
@@ -108,21 +104,18 @@ const MATRIX: &[(&str, &str)] = &[
 ];
 
 /// The library for them, with tests of its own beside the generated ones.
-fn write_matrix(host: &Host) {
-    for (path, text) in [
+fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
+    let of_every_database = [
         ("Cargo.toml", include_str!("hosts/matrix.toml")),
         ("src/lib.rs", "pub mod scopes;\n"),
         ("src/scopes.rs", include_str!("hosts/scopes.rs")),
-        ("migrations/0001_owners.up.sql", include_str!("hosts/owners.up.sql")),
         ("migrations/0001_owners.down.sql", include_str!("hosts/owners.down.sql")),
-        ("migrations/0002_odd.up.sql", include_str!("hosts/odd.up.sql")),
-        ("migrations/0002_odd.down.sql", include_str!("hosts/odd.down.sql")),
         ("tests/concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
         ("tests/migrations.rs", include_str!("hosts/tests/migrations.rs")),
-        ("tests/plans.rs", include_str!("hosts/tests/plans.rs")),
         ("tests/states.rs", &include_str!("hosts/tests/states.rs").replace("// {{ guide }}\n", &guide())),
         ("tests/strategies/mod.rs", include_str!("../runtime/strategies.rs")),
-    ] {
+    ];
+    for (path, text) in of_every_database.iter().chain(of_database) {
         host.write(&format!("matrix/{path}"), text);
     }
     for (name, owners) in [
@@ -132,6 +125,37 @@ fn write_matrix(host: &Host) {
     ] {
         let text = include_str!("hosts/tests/tenants.rs").replace("// {{ owners }}\n", owners);
         host.write(&format!("matrix/tests/tenants_{name}.rs"), &text);
+    }
+}
+
+const ON_SQLITE: &[(&str, &str)] = &[
+    ("migrations/0001_owners.up.sql", include_str!("hosts/owners.up.sql")),
+    ("migrations/0002_odd.up.sql", include_str!("hosts/odd.up.sql")),
+    ("migrations/0002_odd.down.sql", include_str!("hosts/odd.down.sql")),
+    ("tests/database/mod.rs", include_str!("hosts/tests/database_sqlite.rs")),
+    ("tests/plans.rs", include_str!("hosts/tests/plans_sqlite.rs")),
+];
+
+const ON_POSTGRES: &[(&str, &str)] = &[
+    ("migrations/0001_owners.up.sql", include_str!("hosts/owners_postgres.up.sql")),
+    ("migrations/0002_odd.up.sql", include_str!("hosts/odd_postgres.up.sql")),
+    ("migrations/0002_odd.down.sql", include_str!("hosts/odd_postgres.down.sql")),
+    ("tests/crash.rs", include_str!("hosts/tests/crash.rs")),
+    ("tests/database/mod.rs", include_str!("hosts/tests/database_postgres.rs")),
+    ("tests/database/server.rs", include_str!("../support/postgres.rs")),
+    ("tests/plans.rs", include_str!("hosts/tests/plans_postgres.rs")),
+    ("tests/setup.rs", include_str!("hosts/tests/setup.rs")),
+    ("tests/statements.rs", include_str!("hosts/tests/statements.rs")),
+];
+
+/// Generates every context of the matrix, each reading its owner as it should.
+fn generate_matrix(compiled: &Compiled, options: &str) {
+    for (context, expected) in MATRIX {
+        compiled.generate("matrix", &format!("gen persistence {context} {options}"));
+        let path = context.split_whitespace().next().unwrap().replace("Matrix.Conversations", "conversations");
+        let path = path.trim_start_matches("crate::").replace("::", "/");
+        let scope = compiled.host.read(&format!("matrix/src/{path}/scope.rs"));
+        assert!(scope.contains(expected), "{context}\n{scope}");
     }
 }
 
@@ -182,6 +206,49 @@ fn hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
     compiled.prove();
 }
 
+#[test]
+#[ignore = "needs PostgreSQL: run scripts/test"]
+fn hosts_on_postgres_pass_their_tests_without_a_warning() {
+    let compiled = Compiled::with_server("postgres");
+    let host = &compiled.host;
+    let members = "[workspace]\nresolver = \"3\"\nmembers = [\"binary\", \"identity\", \"matrix\"]\n";
+    host.write("Cargo.toml", members);
+    host.write("identity/Cargo.toml", &manifest("identity", "2024", ""));
+    host.write("identity/src/lib.rs", include_str!("hosts/identity.rs"));
+    write_matrix(host, ON_POSTGRES);
+    write_binary(host);
+
+    generate_matrix(&compiled, "--database postgres");
+    compiled.generate(
+        "binary",
+        "gen persistence Binary.Conversations --scope Binary.Accounts.Scope.Scope --database postgres",
+    );
+    assert!(host.read("binary/src/conversations/tests.rs").contains(r#"CREATE TABLE "user" ("user_id" UUID"#));
+    // The owner's table is in a schema of its own, which no migration here makes.
+    compiled.generate(
+        "binary",
+        "gen persistence archive --scope crate::accounts::scope::Scope --owner-table auth.users --owner-id uuid \
+         --table-prefix archive_ --database postgres",
+    );
+
+    compiled.prove();
+    compiled.cargo("doc --workspace --no-deps");
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run scripts/test"]
+fn a_new_package_on_postgres_passes_its_tests_and_runs_without_an_edit() {
+    let compiled = Compiled::with_server("init on postgres");
+    compiled.host.generate(
+        "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --owner-id uuid --database postgres --init",
+    );
+    compiled.prove();
+    let shown = |run: Run| run.stdout.lines().filter(|line| line.contains("A first conversation")).count();
+    let (first, second) = (compiled.cargo("run --quiet"), compiled.cargo("run --quiet"));
+    assert!(first.stdout.contains("  1 Assistant: Paris.\n"), "{}", first.stdout);
+    assert_eq!((shown(first), shown(second)), (1, 2), "the second run finds the first one's");
+}
+
 /// Only a binary, with `mod.rs` files, lines that end as on Windows, and an owner's table whose name is a keyword.
 fn write_binary(host: &Host) {
     let dependencies = "\n[dependencies]\nsqlx = \"0.8\"\nuuid = \"1\"\n";
@@ -219,6 +286,7 @@ fn write_private(host: &Host) {
 /// A host at a fixed place. While it is there, no other one is compiled.
 struct Compiled {
     host: Host,
+    database: Option<postgres::Database>,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -240,7 +308,12 @@ impl Compiled {
         if let Ok(lock) = lock {
             fs::write(root.join("Cargo.lock"), lock).unwrap();
         }
-        Self { host: Host::at(root), _turn: turn }
+        Self { host: Host::at(root), database: None, _turn: turn }
+    }
+
+    /// As `new`, with a database on a real server for `DATABASE_URL`.
+    fn with_server(name: &str) -> Self {
+        Self { database: Some(postgres::Database::new()), ..Self::new(name) }
     }
 
     /// Runs `sagents` in a directory below the host; it must succeed.
@@ -262,6 +335,9 @@ impl Compiled {
         command.args(args.split_whitespace()).current_dir(self.host.root());
         for variable in ["CARGO_ENCODED_RUSTFLAGS", "DATABASE_URL", "RUSTFLAGS", "RUSTFMT"] {
             command.env_remove(variable);
+        }
+        if let Some(database) = &self.database {
+            command.env("DATABASE_URL", database.url());
         }
         let run = Run::of(
             command

@@ -165,7 +165,10 @@ fn explain(error: &sqlx::Error) -> String {
             _ => return error.to_string(),
         },
     };
-    format!("{error}: {remedy}")
+    match error.as_database_error() {
+        Some(error) => format!("{}: {remedy}", error.message()),
+        None => format!("{error}: {remedy}"),
+    }
 }
 
 /// Repeats a write that met another one, a few times.

@@ -1,13 +1,14 @@
 //! Many writers at once, as tasks of one process and as several processes would be: with pools of their own.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+mod database;
 
+use std::collections::BTreeSet;
+
+use database::Database;
 use matrix::conversations::{
     Conversations, MessagePage, NewConversation, NewDisplayMessage, Role, connect,
 };
 use matrix::scopes::{Scope, User};
-use uuid::Uuid;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn sixteen_tasks_of_one_pool_leave_no_gap_and_no_tie() {
@@ -23,14 +24,9 @@ async fn four_tasks_of_each_of_four_pools_leave_no_gap_and_no_tie() {
 async fn append_from(pools: usize, tasks: usize) {
     const EACH: usize = 20;
 
-    let directory = Directory::new();
-    let url = format!("sqlite:{}", directory.0.join("test.db").display());
-    let pool = connect(&url).await.unwrap();
-    let migrator = sqlx::migrate::Migrator::new(Path::new("migrations"));
-    migrator.await.unwrap().run(&pool).await.unwrap();
-    let insert = sqlx::raw_sql("INSERT INTO users (id, name) VALUES (1, 'a')");
-    insert.execute(&pool).await.unwrap();
-    let conversations = Conversations::new(pool);
+    let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
+    let url = database.url();
+    let conversations = Conversations::new(connect(&url).await.unwrap());
     let id = conversations
         .create_conversation(&scope(), NewConversation::new())
         .await
@@ -77,21 +73,5 @@ fn scope() -> Scope {
     let name = "a".to_owned();
     Scope {
         user: User { id: 1, name },
-    }
-}
-
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("concurrency-{}", Uuid::now_v7()));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

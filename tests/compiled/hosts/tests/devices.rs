@@ -1,6 +1,7 @@
 use matrix::devices::{self as layer, Devices as Context};
 use matrix::scopes::DeviceScope;
 
+const CLEAR: &str = "DELETE FROM device_conversations";
 const INSERT_OWNERS: &str = "INSERT INTO devices (id) VALUES
     ('00000000-0000-0000-0000-000000000000'),
     ('00000000-0000-0000-0000-000000000001'),

@@ -1,6 +1,7 @@
 use matrix::notes::{self as layer, Notes as Context};
 use matrix::scopes::{Scope, User};
 
+const CLEAR: &str = "DELETE FROM conversations";
 const INSERT_OWNERS: &str = "";
 
 fn scope(owner: usize) -> Scope {

@@ -1,39 +1,39 @@
 //! All migrations up, down and up again, with rows in the tables of several contexts.
 
+mod database;
+
 use std::path::Path;
 
+use database::{Database, Pool, catalog};
 use matrix::scopes::{Scope, TeamScope, User};
 use matrix::{conversations, team_chats};
-use sqlx::sqlite::SqlitePool;
 use uuid::Uuid;
 
 #[tokio::test]
 async fn down_takes_everything_away_and_up_brings_it_back() {
-    let path = std::env::temp_dir().join(format!("migrations-{}.db", Uuid::now_v7()));
-    let url = format!("sqlite:{}", path.display());
-    let pool = conversations::connect(&url).await.unwrap();
+    let database = Database::empty();
+    let pool = conversations::connect(&database.url()).await.unwrap();
     let migrator = sqlx::migrate::Migrator::new(Path::new("migrations"))
         .await
         .unwrap();
-    let empty = schema(&pool).await;
+    let empty = catalog(&pool).await;
 
     migrator.run(&pool).await.unwrap();
-    let made = schema(&pool).await;
+    let made = catalog(&pool).await;
     assert!(made.contains("sagents_conversations"), "{made}");
     fill(&pool).await;
 
     migrator.undo(&pool, 0).await.unwrap();
-    assert_eq!(schema(&pool).await, empty);
+    assert_eq!(catalog(&pool).await, empty);
 
     migrator.run(&pool).await.unwrap();
-    assert_eq!(schema(&pool).await, made);
+    assert_eq!(catalog(&pool).await, made);
     fill(&pool).await;
 
     pool.close().await;
-    std::fs::remove_file(path).unwrap();
 }
 
-async fn fill(pool: &SqlitePool) {
+async fn fill(pool: &Pool) {
     let team = Uuid::now_v7();
     let insert = "INSERT INTO users (id, name) VALUES (1, 'a')";
     sqlx::query(insert).execute(pool).await.unwrap();
@@ -57,18 +57,4 @@ async fn fill(pool: &SqlitePool) {
     let context = team_chats::TeamChats::new(pool.clone());
     let new = team_chats::NewConversation::new();
     context.create_conversation(&scope, new).await.unwrap();
-}
-
-/// Everything in the database that a migration made.
-async fn schema(pool: &SqlitePool) -> String {
-    const SELECT: &str = "
-        SELECT type, name, coalesce(sql, '') FROM sqlite_schema
-        WHERE name NOT LIKE '\\_sqlx%' ESCAPE '\\' AND tbl_name NOT IN ('_sqlx_migrations', 'sqlite_sequence')
-        ORDER BY type, name";
-
-    let rows: Vec<(String, String, String)> = sqlx::query_as(SELECT).fetch_all(pool).await.unwrap();
-    let lines = rows
-        .iter()
-        .map(|(kind, name, sql)| format!("{kind} {name}\n{sql}\n"));
-    lines.collect()
 }

@@ -1,9 +1,9 @@
 //! What an agent knows, through a real database: nothing is lost, whatever it is.
 
+mod database;
 mod strategies;
 
-use std::path::{Path, PathBuf};
-
+use database::{Pool, STORE};
 use matrix::conversations::{Conversations, Error, NewConversation, connect};
 use matrix::sagents;
 use matrix::sagents::{
@@ -11,27 +11,41 @@ use matrix::sagents::{
 };
 use matrix::scopes::{Scope, User};
 use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 use uuid::Uuid;
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+#[test]
+fn any_state_reads_back_equal() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let db = runtime.block_on(Database::new());
+    let mut runner = TestRunner::new(Config {
+        failure_persistence: None,
+        ..Config::with_cases(200)
+    });
+    let outcome = runner.run(&strategies::state(), |state| {
+        runtime.block_on(reads_back_equal(&db, &state))
+    });
+    outcome.unwrap();
+}
 
-    #[test]
-    fn any_state_reads_back_equal(state in strategies::state()) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let db = Database::new().await;
-            let id = db.conversation().await;
-            db.layer.save_agent_state(&scope(), id, &state, Expect::NOTHING).await.unwrap();
-            let saved = db.layer.load_agent_state(&scope(), id).await.unwrap();
-            prop_assert_eq!(&saved.state, &state);
-            // A message shows something or nothing, but never fails.
-            for message in &state.messages {
-                db.layer.save_message(&scope(), id, Uuid::now_v7(), message).await.unwrap();
-            }
-            Ok(())
-        })?;
+async fn reads_back_equal(db: &Database, state: &State) -> Result<(), TestCaseError> {
+    let (layer, scope, id) = (&db.layer, scope(), db.conversation().await);
+    layer
+        .save_agent_state(&scope, id, state, Expect::NOTHING)
+        .await
+        .unwrap();
+    let saved = layer.load_agent_state(&scope, id).await.unwrap();
+    prop_assert_eq!(&saved.state, state);
+    // A message shows something or nothing, but never fails.
+    for message in &state.messages {
+        let message_id = Uuid::now_v7();
+        let stored = layer.save_message(&scope, id, message_id, message);
+        stored.await.unwrap();
     }
+    Ok(())
 }
 
 #[tokio::test]
@@ -111,7 +125,7 @@ async fn an_agent_starts_afresh_on_damage_and_loses_nothing() {
         .persist_state(&scope(), &state, expect, &because)
         .await
         .unwrap();
-    assert_eq!(db.aside().await.as_deref(), Some(damage));
+    assert_eq!(db.aside(id).await.as_deref(), Some(damage));
     db.layer.restore_unreadable(&scope(), id).await.unwrap();
     let error = db
         .layer
@@ -140,28 +154,22 @@ fn scope() -> Scope {
     }
 }
 
-/// A database of its own; the files go away with it.
+/// The layer on a database of its own.
 struct Database {
     layer: Conversations,
-    pool: sqlx::SqlitePool,
-    directory: PathBuf,
+    pool: Pool,
+    _keeper: database::Database,
 }
 
 impl Database {
     async fn new() -> Self {
-        let directory = std::env::temp_dir().join(format!("states-{}", Uuid::now_v7()));
-        std::fs::create_dir(&directory).unwrap();
-        let pool = connect(&format!("sqlite:{}", directory.join("test.db").display()))
-            .await
-            .unwrap();
-        let migrator = sqlx::migrate::Migrator::new(Path::new("migrations"));
-        migrator.await.unwrap().run(&pool).await.unwrap();
-        let insert = sqlx::raw_sql("INSERT INTO users (id, name) VALUES (1, 'a')");
-        insert.execute(&pool).await.unwrap();
+        let insert = "INSERT INTO users (id, name) VALUES (1, 'a')";
+        let database = database::Database::migrated(insert).await;
+        let pool = connect(&database.url()).await.unwrap();
         Self {
             layer: Conversations::new(pool.clone()),
             pool,
-            directory,
+            _keeper: database,
         }
     }
 
@@ -174,18 +182,12 @@ impl Database {
     }
 
     async fn store(&self, data: &str) {
-        let update = sqlx::query("UPDATE sagents_agent_states SET data = $1").bind(data);
+        let update = sqlx::query(STORE).bind(data);
         update.execute(&self.pool).await.unwrap();
     }
 
-    async fn aside(&self) -> Option<String> {
-        let select = sqlx::query_scalar("SELECT unreadable_data FROM sagents_agent_states");
-        select.fetch_one(&self.pool).await.unwrap()
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
+    async fn aside(&self, id: Uuid) -> Option<String> {
+        let bytes = self.layer.load_unreadable(&scope(), id).await.ok()?;
+        String::from_utf8(bytes).ok()
     }
 }

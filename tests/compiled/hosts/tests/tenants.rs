@@ -2,14 +2,15 @@
 //! and after every call everything that any owner can see does. All owners use the same few ids, so most calls name
 //! what belongs to somebody else.
 
+mod database;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use chrono::{DateTime, Utc};
+use database::Database;
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::Config;
+use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -26,14 +27,23 @@ const OWNERS: usize = 3;
 const CONVERSATIONS: usize = 4;
 const MESSAGES: usize = 5;
 
-proptest! {
-    #![proptest_config(Config { failure_persistence: None, ..Config::with_cases(64) })]
-
-    #[test]
-    fn every_answer_equals_the_models(steps in prop::collection::vec(step(), 1..60)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(run(&steps));
-    }
+#[test]
+fn every_answer_equals_the_models() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let database = runtime.block_on(Database::migrated(INSERT_OWNERS));
+    let mut runner = TestRunner::new(Config {
+        failure_persistence: None,
+        ..Config::with_cases(64)
+    });
+    let steps = prop::collection::vec(step(), 1..60);
+    let outcome = runner.run(&steps, |steps| {
+        runtime.block_on(run(&database, &steps));
+        Ok(())
+    });
+    outcome.unwrap();
 }
 
 /// One call of one owner.
@@ -219,9 +229,10 @@ type Answer = Result<Value, &'static str>;
 const NOT_FOUND: Answer = Err("not found");
 const INVALID: Answer = Err("invalid");
 
-async fn run(steps: &[Step]) {
-    let database = Database::new();
-    let context = Context::new(layer::connect(&database.url()).await.unwrap());
+async fn run(database: &Database, steps: &[Step]) {
+    let pool = layer::connect(&database.url()).await.unwrap();
+    sqlx::raw_sql(CLEAR).execute(&pool).await.unwrap();
+    let context = Context::new(pool);
     let world = World {
         ids: (0..CONVERSATIONS).map(|_| Uuid::now_v7()).collect(),
         messages: (0..MESSAGES).map(|_| Uuid::now_v7()).collect(),
@@ -704,52 +715,4 @@ fn clean_map(map: &Map<String, Value>) -> Map<String, Value> {
 
 fn fold(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
-}
-
-/// A file of its own for each case.
-struct Database {
-    directory: PathBuf,
-}
-
-impl Database {
-    fn new() -> Self {
-        let directory = std::env::temp_dir().join(format!("tenants-{}", Uuid::now_v7()));
-        std::fs::create_dir(&directory).unwrap();
-        let database = Self { directory };
-        std::fs::write(database.file(), migrated()).unwrap();
-        database
-    }
-
-    fn file(&self) -> PathBuf {
-        self.directory.join("test.db")
-    }
-
-    fn url(&self) -> String {
-        format!("sqlite:{}", self.file().display())
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-/// The bytes of a database with all migrations and the owners in it.
-fn migrated() -> &'static [u8] {
-    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
-    BYTES.get_or_init(|| std::thread::spawn(migrate).join().unwrap())
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn migrate() -> Vec<u8> {
-    let directory = std::env::temp_dir().join(format!("tenants-{}", Uuid::now_v7()));
-    std::fs::create_dir(&directory).unwrap();
-    let database = Database { directory };
-    let pool = layer::connect(&database.url()).await.unwrap();
-    let migrations = sqlx::migrate::Migrator::new(Path::new("migrations"));
-    migrations.await.unwrap().run(&pool).await.unwrap();
-    sqlx::raw_sql(INSERT_OWNERS).execute(&pool).await.unwrap();
-    pool.close().await;
-    std::fs::read(database.file()).unwrap()
 }

@@ -1,6 +1,7 @@
 use matrix::conversations::{self as layer, Conversations as Context};
 use matrix::scopes::{Scope, User};
 
+const CLEAR: &str = "DELETE FROM sagents_conversations";
 const INSERT_OWNERS: &str = "INSERT INTO users (id, name) VALUES (0, 'a'), (1, 'b'), (2, 'c')";
 
 fn scope(owner: usize) -> Scope {

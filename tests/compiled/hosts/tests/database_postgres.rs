@@ -1,0 +1,60 @@
+//! A database of its own for each test; it goes away with it.
+
+#![allow(dead_code, reason = "each test needs a part of it")]
+
+pub mod server;
+
+use std::path::Path;
+
+pub type Pool = sqlx::PgPool;
+
+pub struct Database(server::Database);
+
+impl Database {
+    /// Without a table.
+    pub fn empty() -> Self {
+        Self(server::Database::new())
+    }
+
+    /// With all migrations run, and these rows.
+    pub async fn migrated(insert: &'static str) -> Self {
+        let database = Self::empty();
+        migrate(&database.url(), insert).await;
+        database
+    }
+
+    pub fn url(&self) -> String {
+        self.0.url()
+    }
+}
+
+pub async fn migrate(url: &str, insert: &'static str) {
+    let pool = matrix::conversations::connect(url).await.unwrap();
+    let migrations = sqlx::migrate::Migrator::new(Path::new("migrations"));
+    migrations.await.unwrap().run(&pool).await.unwrap();
+    sqlx::raw_sql(insert).execute(&pool).await.unwrap();
+    pool.close().await;
+}
+
+/// Everything in the database that a migration made.
+pub async fn catalog(pool: &Pool) -> String {
+    const SELECT: &str = "
+        SELECT coalesce(string_agg(line, E'\n' ORDER BY line), '') FROM (
+            SELECT concat_ws(' ', 'column', table_name, column_name, data_type, is_nullable, column_default) AS line
+            FROM information_schema.columns WHERE table_schema = 'public'
+            UNION ALL
+            SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname, pg_get_constraintdef(oid))
+            FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+            UNION ALL
+            SELECT concat_ws(' ', 'index', indexdef) FROM pg_indexes WHERE schemaname = 'public'
+            UNION ALL
+            SELECT concat_ws(' ', 'function', proname) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+            UNION ALL
+            SELECT concat_ws(' ', 'trigger', tgname) FROM pg_trigger WHERE NOT tgisinternal
+        ) made (line) WHERE line NOT LIKE '%\\_sqlx\\_migrations%'";
+
+    sqlx::query_scalar(SELECT).fetch_one(pool).await.unwrap()
+}
+
+/// Puts a text in the place of a stored state.
+pub const STORE: &str = "UPDATE sagents_agent_states SET data = $1::json";

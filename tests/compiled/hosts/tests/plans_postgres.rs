@@ -1,0 +1,97 @@
+//! How the database carries out the statements of the context on filled tables: by a key, never through a table; and
+//! every index is there for a statement.
+
+mod database;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use database::Database;
+use matrix::conversations::connect;
+use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+
+/// 200 owners with 50 conversations each, and 20 messages in every conversation.
+const FILL: &str = "
+    INSERT INTO users (id, name) SELECT n, 'a' FROM generate_series(1, 200) n;
+    INSERT INTO sagents_conversations (user_id, id, scope, next_sequence, inserted_at, updated_at)
+    SELECT u, gen_random_uuid(), '{}', 20, now(), now() FROM generate_series(1, 200) u, generate_series(1, 50);
+    INSERT INTO sagents_agent_states
+        (user_id, conversation_id, version, revision, write_id, data, inserted_at, updated_at)
+    SELECT user_id, id, 2, 1, gen_random_uuid(), '{}', now(), now() FROM sagents_conversations;
+    INSERT INTO sagents_display_messages (user_id, conversation_id, sequence, message_id, item, role, content_type,
+        content, tool_call_id, status, inserted_at)
+    SELECT user_id, id, n, gen_random_uuid(), 0, 'assistant', CASE WHEN n % 10 = 0 THEN 'tool_call' ELSE 'text' END,
+        'something', CASE WHEN n % 10 = 0 THEN n::text END, CASE WHEN n % 10 = 0 THEN 'pending' END, now()
+    FROM sagents_conversations, generate_series(0, 19) n;
+    ANALYZE;";
+
+#[tokio::test]
+async fn every_statement_goes_by_a_key_and_every_index_is_used() {
+    let database = Database::migrated(FILL).await;
+    let pool = connect(&database.url()).await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    let indexes = "SELECT indexname::text FROM pg_indexes WHERE tablename LIKE 'sagents\\_%'";
+    let indexes: Vec<String> = sqlx::query_scalar(indexes)
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap();
+    let mut unused: BTreeSet<_> = indexes.into_iter().collect();
+    assert_eq!(unused.len(), 6, "{unused:?}");
+
+    let statements = statements();
+    assert!(statements.len() > 20, "{statements:#?}");
+    for statement in statements {
+        let plan = explain(&mut connection, &statement).await;
+        assert!(!plan.contains("Seq Scan on"), "{statement}\n{plan}");
+        unused.retain(|index| {
+            !plan.contains(&format!(" using {index} ")) && !plan.contains(&format!(" on {index} "))
+        });
+    }
+    assert_eq!(unused, BTreeSet::new());
+}
+
+/// The plan that holds for whatever the parameters are.
+async fn explain(connection: &mut PgConnection, statement: &str) -> String {
+    let prepare = format!(
+        "SET plan_cache_mode = force_generic_plan; DEALLOCATE ALL; PREPARE s AS {statement}"
+    );
+    let prepared = sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection);
+    prepared
+        .await
+        .unwrap_or_else(|error| panic!("{statement}\n{error}"));
+    let types =
+        "SELECT cardinality(parameter_types) AS n FROM pg_prepared_statements WHERE name = 's'";
+    let types = sqlx::raw_sql(types)
+        .fetch_one(&mut *connection)
+        .await
+        .unwrap();
+    let nulls =
+        vec!["NULL"; usize::try_from(types.get_unchecked::<i32, _>("n")).unwrap()].join(", ");
+    let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE s({nulls})"));
+    let rows = sqlx::raw_sql(explain)
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap();
+    let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    lines.join("\n")
+}
+
+/// The SQL of the generated sources, tests aside. Housekeeping goes through the table.
+fn statements() -> Vec<String> {
+    let directory = Path::new("src/conversations");
+    let files = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let files = files.chain([directory.with_extension("rs")]);
+    let mut statements = Vec::new();
+    for path in files.filter(|path| !path.ends_with("tests.rs")) {
+        let source = std::fs::read_to_string(path).unwrap();
+        let raw = source
+            .split("r#\"")
+            .skip(1)
+            .filter_map(|rest| rest.split_once("\"#"));
+        statements.extend(raw.map(|(statement, _)| statement.trim().to_owned()));
+    }
+    statements.retain(|statement| !statement.contains("WITH batch AS"));
+    statements
+}

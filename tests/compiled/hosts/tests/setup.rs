@@ -1,0 +1,140 @@
+//! What is said when the database is not as it should be: what is wrong, and what to do.
+
+mod database;
+
+use database::server::Server;
+use matrix::conversations::{Conversations, NewConversation, connect};
+use matrix::scopes::{Scope, User};
+use sqlx::{AssertSqlSafe, PgPool};
+
+async fn refusal(url: &str) -> String {
+    connect(url).await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_url_that_is_wrong() {
+    for url in [
+        "",
+        "sqlite:app.db",
+        "mysql://localhost/app",
+        "localhost:5432/app",
+        "/app",
+    ] {
+        let expected = "invalid: the database URL must start with postgres://, as in postgres://role@host/database";
+        assert_eq!(refusal(url).await, expected, "{url}");
+    }
+    let port = refusal("postgres://localhost:many/app").await;
+    assert_eq!(port, "error with configuration: invalid port number");
+
+    // Nobody listens there.
+    let refused = refusal("postgres://sagents:secret@127.0.0.1:1/app").await;
+    let remedy = ": start the server, or correct host and port in the database URL";
+    assert!(
+        refused.ends_with(remedy) && !refused.contains("secret"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_know_the_database_or_the_role() {
+    let server = Server::start();
+    assert_eq!(
+        refusal(&server.url("absent")).await,
+        "database \"absent\" does not exist: \
+         create the database, for example with `sqlx database create`"
+    );
+    assert_eq!(
+        refusal(&as_role(&server.url("postgres"), "stranger")).await,
+        "role \"stranger\" does not exist: \
+         correct role and password in the database URL"
+    );
+}
+
+#[tokio::test]
+async fn tables_that_are_missing_or_not_granted() {
+    let server = Server::start();
+    server.create_database("app");
+    let url = server.url("app");
+    let create = async |url: &str| {
+        let layer = Conversations::new(connect(url).await.unwrap());
+        let user = User {
+            id: 1,
+            name: "a".into(),
+        };
+        let created = layer
+            .create_conversation(&Scope { user }, NewConversation::new())
+            .await;
+        created.map_err(|error| error.to_string())
+    };
+    assert_eq!(
+        create(&url).await.unwrap_err(),
+        "relation \"sagents_conversations\" does not exist: \
+         run the migrations, for example with `sqlx migrate run`"
+    );
+
+    database::migrate(
+        &url,
+        "INSERT INTO users (id, name) VALUES (1, 'a'); CREATE ROLE app LOGIN",
+    )
+    .await;
+    assert_eq!(
+        create(&as_role(&url, "app")).await.unwrap_err(),
+        "permission denied for table sagents_conversations: \
+         grant the role what it lacks: SELECT, INSERT, UPDATE and DELETE on sagents_*"
+    );
+    // What the message asks for is enough.
+    let tables = "sagents_conversations, sagents_agent_states, sagents_display_messages";
+    server.query(
+        "app",
+        &format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO app"),
+    );
+    create(&as_role(&url, "app")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_migration_that_cannot_run() {
+    let server = Server::start();
+    server.create_database("app");
+    let pool = connect(&server.url("app")).await.unwrap();
+    assert_eq!(
+        migrate(&pool).await.unwrap_err(),
+        "the table \"users\" of the owners is missing: \
+         make it in an earlier migration, or name another with --owner-table"
+    );
+
+    server.query(
+        "app",
+        "CREATE TABLE users (id BIGINT PRIMARY KEY); CREATE ROLE app LOGIN",
+    );
+    server.query("app", "REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    let pool = connect(&as_role(&server.url("app"), "app")).await.unwrap();
+    assert_eq!(
+        migrate(&pool).await.unwrap_err(),
+        "the role app may not create tables in the schema public: \
+         let its owner GRANT CREATE ON SCHEMA public TO app"
+    );
+    server.query("app", "GRANT CREATE ON SCHEMA public TO app");
+    assert_eq!(
+        migrate(&pool).await.unwrap_err(),
+        "the role app may not refer to \"users\": \
+         let its owner GRANT REFERENCES ON \"users\" TO app"
+    );
+    server.query("app", "GRANT REFERENCES ON \"users\" TO app");
+    migrate(&pool).await.unwrap();
+}
+
+/// Runs the migration that was generated first, which is the one for users.
+async fn migrate(pool: &PgPool) -> Result<(), String> {
+    let files = std::fs::read_dir("migrations").unwrap();
+    let mut files = files.map(|entry| entry.unwrap().path());
+    let ending = "_create_sagents_persistence.up.sql";
+    let file = files.find(|path| path.to_str().unwrap().ends_with(ending));
+    let sql = std::fs::read_to_string(file.unwrap()).unwrap();
+    let ran = sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await;
+    let message = |error: sqlx::Error| error.into_database_error().unwrap().message().to_owned();
+    ran.map(|_| ()).map_err(message)
+}
+
+fn as_role(url: &str, role: &str) -> String {
+    url.replace("sagents@", &format!("{role}@"))
+}

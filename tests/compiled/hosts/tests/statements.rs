@@ -1,0 +1,161 @@
+//! How many statements each call makes the server carry out. One is the rule; whoever adds another one meets this test.
+
+mod database;
+
+use database::server::Server;
+use matrix::conversations::*;
+use matrix::sagents::{Expect, Message, State, ToolCall};
+use matrix::scopes::{Scope, User};
+use serde_json::{Map, json};
+use sqlx::Row as _;
+use uuid::Uuid;
+
+const CREATE: &str =
+    "CREATE EXTENSION pg_stat_statements; INSERT INTO users (id, name) VALUES (1, 'a')";
+const COUNT: &str = "
+    SELECT coalesce(sum(calls), 0)::bigint AS calls FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
+    WHERE d.datname = current_database() AND query NOT LIKE '%pg_stat_statements%'";
+
+#[tokio::test]
+#[allow(clippy::too_many_lines, reason = "one line for each call")]
+async fn every_call_is_one_statement() {
+    let server = Server::start();
+    server.create_database("counted");
+    let url = server.url("counted");
+    database::migrate(&url, CREATE).await;
+    // The counter has a connection of its own, and what it sends is not counted.
+    let counter = connect(&url).await.unwrap();
+    let layer = &Conversations::new(connect(&url).await.unwrap());
+    let count = async || {
+        let row = sqlx::raw_sql(COUNT).fetch_one(&counter).await.unwrap();
+        row.get_unchecked::<i64, _>("calls")
+    };
+
+    macro_rules! statements {
+        ($expected:literal, $call:expr) => {{
+            let before = count().await;
+            let answer = $call.await;
+            let made = count().await - before;
+            assert_eq!(made, $expected, "{}", stringify!($call));
+            answer
+        }};
+    }
+
+    let scope = &Scope {
+        user: User {
+            id: 1,
+            name: "a".into(),
+        },
+    };
+    let new = NewConversation::new().title("Plans");
+    let id = statements!(1, layer.create_conversation(scope, new.clone()))
+        .unwrap()
+        .id;
+    statements!(1, layer.create_conversation(scope, new)).unwrap();
+    statements!(1, layer.get_conversation(scope, id)).unwrap();
+    statements!(1, layer.get_conversation(scope, Uuid::now_v7())).unwrap_err();
+    statements!(
+        1,
+        layer.update_conversation(scope, id, ConversationChanges::default())
+    )
+    .unwrap();
+    statements!(1, layer.set_interrupted(scope, id, true)).unwrap();
+    for order_by in [
+        ConversationOrder::UpdatedDesc,
+        ConversationOrder::UpdatedAsc,
+        ConversationOrder::CreatedDesc,
+        ConversationOrder::CreatedAsc,
+    ] {
+        let list = ListConversations {
+            order_by,
+            ..ListConversations::default()
+        };
+        statements!(1, layer.list_conversations(scope, list)).unwrap();
+    }
+
+    let text = NewDisplayMessage::text(Role::User, "hello");
+    statements!(1, layer.append_display_message(scope, id, text.clone())).unwrap();
+    statements!(1, layer.append_display_message(scope, id, text.clone())).unwrap();
+    statements!(1, layer.append_display_message(scope, Uuid::now_v7(), text)).unwrap_err();
+    let mut message = Message::assistant("Let me look.");
+    message.tool_calls = vec![
+        ToolCall::new("call_1", "search", json!({})),
+        ToolCall::new("call_2", "fetch", json!({})),
+    ];
+    let message_id = Uuid::now_v7();
+    let stored = statements!(1, layer.save_message(scope, id, message_id, &message)).unwrap();
+    assert_eq!(stored.len(), 3);
+    message
+        .tool_calls
+        .push(ToolCall::new("call_3", "fetch", json!({})));
+    statements!(1, layer.save_message(scope, id, message_id, &message)).unwrap();
+    statements!(
+        1,
+        layer.load_display_messages(scope, id, MessagePage::last())
+    )
+    .unwrap();
+    statements!(1, layer.search_messages(scope, "LOOK", 10)).unwrap();
+
+    let none = Map::new;
+    statements!(1, layer.mark_tool_executing(scope, id, "call_1")).unwrap();
+    statements!(1, layer.interrupt_tool_call(scope, id, "call_1", none())).unwrap();
+    statements!(
+        1,
+        layer.record_hitl_decision(scope, id, "call_1", HitlDecision::Approved)
+    )
+    .unwrap();
+    statements!(1, layer.complete_tool_call(scope, id, "call_1", none())).unwrap();
+    statements!(1, layer.cancel_tool_call(scope, id, "call_1")).unwrap_err();
+    statements!(1, layer.fail_tool_call(scope, id, "call_2", none())).unwrap();
+    statements!(1, layer.cancel_tool_call(scope, id, "call_3")).unwrap();
+    statements!(1, layer.cancel_tool_call(scope, id, "call_4")).unwrap_err();
+    let metadata = Map::from_iter([("is_interrupt".to_owned(), json!(true))]);
+    let waiting = NewDisplayMessage::tool_result("call_1", "waiting").metadata(metadata);
+    statements!(1, layer.append_display_message(scope, id, waiting)).unwrap();
+    statements!(
+        1,
+        layer.resolve_interrupted_tool_result(scope, id, "call_1", "42")
+    )
+    .unwrap();
+    statements!(1, layer.clear_display_messages(scope, id)).unwrap();
+
+    let (state, write_id) = (State::new(), Uuid::now_v7());
+    let first = statements!(
+        1,
+        layer.save_agent_state(scope, id, &state, Expect::NOTHING)
+    )
+    .unwrap();
+    let expect = Expect::Revision(first);
+    statements!(
+        1,
+        layer.save_agent_state_as(scope, id, &state, expect, write_id)
+    )
+    .unwrap();
+    // Why a save was refused takes another one, and so does looking at what `Any` overwrites.
+    statements!(
+        2,
+        layer.save_agent_state_as(scope, id, &state, expect, write_id)
+    )
+    .unwrap();
+    statements!(2, layer.save_agent_state(scope, id, &state, expect)).unwrap_err();
+    let last = statements!(2, layer.save_agent_state(scope, id, &state, Expect::Any)).unwrap();
+    statements!(1, layer.load_agent_state(scope, id)).unwrap();
+    statements!(1, layer.load_todos(scope, id)).unwrap();
+    statements!(
+        1,
+        layer.save_agent_state(scope, id, &state, Expect::Unreadable(last))
+    )
+    .unwrap();
+    statements!(1, layer.load_unreadable(scope, id)).unwrap();
+    statements!(1, layer.restore_unreadable(scope, id)).unwrap();
+    statements!(1, layer.discard_unreadable(scope, id)).unwrap();
+
+    // One for each thousand conversations, and one that finds the end.
+    statements!(
+        2,
+        layer.delete_conversations_before(chrono::DateTime::UNIX_EPOCH)
+    )
+    .unwrap();
+    statements!(1, layer.delete_conversation(scope, id)).unwrap();
+    statements!(1, layer.delete_conversation(scope, id)).unwrap_err();
+}
