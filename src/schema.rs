@@ -286,7 +286,10 @@ mod tests {
     fn the_longest_suffix_is_the_longest() {
         let prefix = TablePrefix::parse("", LONGEST_SUFFIX, 63).unwrap();
         let tables = schema(&prefix, None).tables;
-        let names = tables.iter().flat_map(|table| table.indexes.iter().map(|index| &index.name).chain([&table.name]));
-        assert_eq!(names.map(String::len).max(), Some(LONGEST_SUFFIX.len()));
+        let names = tables.iter().flat_map(|table| {
+            let constraints = ["pkey", "key", "fkey"].map(|suffix| format!("{}_{suffix}", table.name));
+            table.indexes.iter().map(|index| index.name.clone()).chain(constraints)
+        });
+        assert_eq!(names.map(|name| name.len()).max(), Some(LONGEST_SUFFIX.len()));
     }
 }

@@ -440,6 +440,18 @@ fn a_mod_line_goes_to_its_place_among_others() {
 }
 
 #[test]
+fn the_database_is_the_one_that_sqlx_is_used_with() {
+    let sqlx = "\n[dependencies]\nsqlx = { version = \"0.9\", features = [\"postgres\", \"tls-rustls\"] }\n";
+    let host = Host::library()
+        .file("Cargo.toml", &manifest("my_app", "2024", sqlx))
+        .file("migrations/0001_users.sql", "CREATE TABLE App.Users (Id UUID PRIMARY KEY);\n");
+    host.generate(PLAIN);
+    assert_snapshot!(lines_with(&host, "Cargo.toml", "sqlx"), @r#"sqlx = { version = "0.9", features = ["postgres", "tls-rustls", "chrono", "runtime-tokio", "uuid"] }"#);
+    assert_snapshot!(lines_with(&host, &host.find("persistence.sql"), "FOREIGN KEY (\"user_id\")"), @r#"CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "app"."users" ("id") ON DELETE CASCADE,"#);
+    assert_a_second_run_changes_nothing(&host, PLAIN);
+}
+
+#[test]
 fn migrations_that_no_parser_knows_are_passed_over() {
     let sql = "PRAGMA foreign_keys = ON;\nCREATE VIRTUAL TABLE t USING fts5(a, tokenize = 'porter');\n\
                this is garbage ) (;\nCREATE TABLE users (id TEXT PRIMARY KEY);\nCREATE TRIGGER x AFTER INSERT ON users BEGIN DELETE FROM t; END;\n";

@@ -139,14 +139,15 @@ fn args() -> impl Strategy<Value = Vec<String>> {
         flag("--owner-type", select(&["user", "team", "org", "none", "company", "agent_run"][..])),
         flag("--owner-field", name(2)),
         flag("--owner-id", select(&["i64", "uuid", "text"][..])),
-        flag("--owner-table", select(&["none", "users", "People", "odd name"][..])),
+        flag("--owner-table", select(&["none", "users", "People", "odd name", "auth.users"][..])),
         flag("--table-prefix", prefix()),
         proptest::option::weighted(0.2, Just("--no-tests".to_owned())),
         proptest::option::weighted(0.2, Just("--no-wire".to_owned())),
+        proptest::option::weighted(0.5, Just("--database=postgres".to_owned())),
     );
-    (context(), scope, flags).prop_map(|(context, scope, (a, b, c, d, e, f, g))| {
+    (context(), scope, flags).prop_map(|(context, scope, (a, b, c, d, e, f, g, h))| {
         let mut args = ["gen", "persistence", &context, "--scope", scope].map(str::to_owned).to_vec();
-        args.extend([a, b, c, d, e, f, g].into_iter().flatten());
+        args.extend([a, b, c, d, e, f, g, h].into_iter().flatten());
         args
     })
 }

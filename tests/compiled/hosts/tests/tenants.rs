@@ -24,7 +24,7 @@ use layer::{
 };
 
 const OWNERS: usize = 3;
-const CONVERSATIONS: usize = 4;
+const CONVERSATIONS: usize = 2;
 const MESSAGES: usize = 5;
 
 #[test]
@@ -121,14 +121,14 @@ fn call() -> impl Strategy<Value = Call> {
     ]);
     let decision = select(vec![HitlDecision::Approved, HitlDecision::Rejected]);
     prop_oneof![
-        6 => (prop::option::of(text()), metadata()).prop_map(|(title, metadata)| Call::Create(title, metadata)),
+        8 => (prop::option::of(text()), metadata()).prop_map(|(title, metadata)| Call::Create(title, metadata)),
         2 => Just(Call::Get),
         2 => (to_title, to_metadata).prop_map(|(title, metadata)| Call::Update(title, metadata)),
-        1 => Just(Call::Delete),
+        2 => Just(Call::Delete),
         4 => (order, limit(), any::<bool>()).prop_map(|(order, limit, after)| Call::List(order, limit, after)),
         16 => draft().prop_map(Call::Append),
         4 => (position, limit()).prop_map(|(position, limit)| Call::Load(position, limit)),
-        1 => Just(Call::Clear),
+        4 => Just(Call::Clear),
         4 => (text(), limit()).prop_map(|(text, limit)| Call::Search(text, limit)),
         10 => (call_id(), target, metadata()).prop_map(|(id, status, metadata)| Call::ChangeTool(id, status, metadata)),
         3 => (call_id(), decision).prop_map(|(id, decision)| Call::Decide(id, decision)),
