@@ -29,6 +29,7 @@ pub fn apply(root: &Utf8Path, changes: &[Change]) -> Result<()> {
 struct Stage {
     directories: Vec<Utf8PathBuf>,
     staged: Vec<Staged>,
+    removed: Vec<(Utf8PathBuf, String)>,
     placed: Vec<(Utf8PathBuf, Option<Vec<u8>>)>,
 }
 
@@ -42,6 +43,10 @@ impl Stage {
     fn write_all(&mut self, root: &Utf8Path, changes: &[Change]) -> anyhow::Result<()> {
         for change in changes.iter().filter(|change| change.writes()) {
             let target = root.join(&change.path);
+            if change.action == Action::Removed {
+                self.removed.push((target, change.before.clone().unwrap_or_default()));
+                continue;
+            }
             if change.action == Action::Replaced
                 && let Some(before) = &change.before
             {
@@ -83,6 +88,10 @@ impl Stage {
         for Staged { file, target, before } in self.staged.drain(..) {
             file.persist(&target).with_context(|| format!("cannot replace {target}"))?;
             self.placed.push((target, before));
+        }
+        for (target, before) in self.removed.drain(..) {
+            fs::remove_file(&target).with_context(|| format!("cannot remove {target}"))?;
+            self.placed.push((target, Some(before.into_bytes())));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! A plan beside the host becomes changes: what would happen to each file. Still nothing is written; `gen` applies
-//! changes, `--diff` prints them.
+//! changes, `diff` prints them, `check` judges them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::failure::{Failure, Result};
 use crate::format::Formatter;
 use crate::host::Host;
-use crate::memory::{self, Last};
+use crate::memory::{self, Base, Conflict, Emitted, Files, Last};
+use crate::merge::{self, merge};
 use crate::names::ModulePath;
 use crate::plan::{Plan, Planned};
 use crate::tree::Kind;
@@ -30,25 +31,47 @@ pub struct Change {
 pub enum Action {
     Created,
     Updated,
+    /// Somebody's edits and what is new went together.
+    Merged,
+    /// They did not: the file gets markers.
+    Conflict,
+    /// It has markers that an earlier run, or git, left.
+    Unresolved,
     Unchanged,
+    /// Somebody edited it, and there is nothing new.
+    Edited,
     /// The user deleted it; it stays deleted.
     Deleted,
-    /// Generated once and edited since: a person has to decide.
-    Edited,
+    /// The host took it over. The generator would have left it alone, or changed it.
+    Ejected,
+    EjectedOutdated,
+    /// It is not generated any more, and nobody edited it.
+    Removed,
+    /// It is not generated any more, and somebody edited it.
+    Orphaned,
     /// It was never generated: a person has to decide.
     Foreign,
+    /// It was, but what it was then is lost: a person has to decide.
+    Lost,
     /// Replaced by `--force`; the old file is kept as `.orig`.
     Replaced,
+    /// A migration that is not what was emitted.
+    Altered,
+    /// A migration that was emitted and is not there.
+    Missing,
 }
 
 impl Change {
     pub fn writes(&self) -> bool {
-        matches!(self.action, Action::Created | Action::Updated | Action::Replaced)
+        matches!(
+            self.action,
+            Action::Created | Action::Updated | Action::Merged | Action::Conflict | Action::Removed | Action::Replaced
+        )
     }
 
     /// A person has to decide.
     pub fn is_undecided(&self) -> bool {
-        matches!(self.action, Action::Edited | Action::Foreign)
+        matches!(self.action, Action::Foreign | Action::Lost)
     }
 }
 
@@ -61,45 +84,48 @@ pub fn changes(
     formatter: &Formatter,
     force: bool,
 ) -> Result<Vec<Change>> {
-    let mut new_texts = formatted(plan, formatter)?;
-    let crlf = host.crlf()?;
+    let comparison = Comparison {
+        plan,
+        host,
+        context,
+        last,
+        formatter,
+        force,
+        crlf: host.crlf()?,
+        new: formatted(plan, formatter)?,
+    };
+    let mut memory = Memory::of(context, last);
     let mut changes = Vec::new();
     for (path, planned) in &plan.files {
         check_place(host, path)?;
-        let before = host.tree.read_disk(path)?;
-        let (text, added) = match planned {
-            Planned::Generated { text, home: _ } | Planned::Once(text) => {
-                (new_texts.remove(path).unwrap_or_else(|| text.clone()), Vec::new())
+        let change = match planned {
+            Planned::Generated { text, home } => comparison.generated(path, text, home, &mut memory)?,
+            Planned::Once(text) => comparison.once(path, text, &mut memory)?,
+            Planned::Edit { text, added } => {
+                Change { added: added.clone(), ..comparison.owned(path, text.clone(), Action::Updated)? }
             }
-            Planned::Edit { text, added } => (text.clone(), added.clone()),
-            Planned::Migration(text) | Planned::Memory(text) => (text.clone(), Vec::new()),
-        };
-        let after = if crlf && !matches!(planned, Planned::Edit { .. }) { text.replace('\n', "\r\n") } else { text };
-        let action = match (&before, planned) {
-            (None, Planned::Generated { .. }) if last.base(context, path).is_some() => Action::Deleted,
-            (None, _) => Action::Created,
-            (Some(before), _) if same_lines(before, &after) => Action::Unchanged,
-            (Some(_), Planned::Once(_)) => Action::Unchanged,
-            (Some(_), Planned::Edit { .. } | Planned::Memory(_)) => Action::Updated,
-            (Some(before), Planned::Generated { .. }) => {
-                judge(host, formatter, last.base(context, path).as_deref(), before, &after)?
+            Planned::Migration(text) => comparison.migration(path, text, &mut memory)?,
+            Planned::Memory(text) => {
+                let change = comparison.owned(path, comparison.line_ends(text), Action::Updated)?;
+                Change { memory: path != memory::OPTIONS_FILE, ..change }
             }
-            (Some(_), Planned::Migration(_)) => Action::Foreign,
         };
-        let action =
-            if force && matches!(action, Action::Edited | Action::Foreign) { Action::Replaced } else { action };
-        let memory = matches!(planned, Planned::Memory(_)) && path != memory::OPTIONS_FILE;
-        changes.push(Change { path: path.clone(), action, before, after, added, memory });
+        changes.push(change);
     }
+    changes.extend(comparison.orphans(&mut memory)?);
+    changes.extend(comparison.emitted()?);
+    memory.scope(plan);
+    changes.extend(comparison.remember(memory)?);
+    changes.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(changes)
 }
 
-/// One failure that names every file that a person has to decide about.
+/// One failure that names every file that a person has to decide about, or to mend first.
 pub fn undecided(changes: &[Change]) -> Option<Failure> {
     let list = |action: Action| -> Vec<&str> {
         changes.iter().filter(|change| change.action == action).map(|change| change.path.as_str()).collect()
     };
-    let (foreign, edited) = (list(Action::Foreign), list(Action::Edited));
+    let (foreign, lost, unresolved) = (list(Action::Foreign), list(Action::Lost), list(Action::Unresolved));
     if !foreign.is_empty() {
         return Some(
             Failure::decision(format!("not generated by sagents, and in the way: {}", foreign.join(", "))).help(
@@ -107,11 +133,345 @@ pub fn undecided(changes: &[Change]) -> Option<Failure> {
             ),
         );
     }
-    (!edited.is_empty()).then(|| {
-        Failure::decision(format!("edited since they were generated: {}", edited.join(", "))).help(
-            "this version does not merge: undo the edits, or replace the files with --force (the old ones are kept as .orig)",
-        )
+    if !lost.is_empty() {
+        return Some(
+            Failure::decision(format!(
+                "edited, and what they were generated from is missing or altered in .sagents/: {}",
+                lost.join(", ")
+            ))
+            .help(
+                "restore .sagents/ from version control, list the files under `ejected` in sagents.toml, or replace them \
+                 with --force (the old ones are kept as .orig)",
+            ),
+        );
+    }
+    (!unresolved.is_empty()).then(|| {
+        Failure::conflict(format!("conflicts of an earlier merge are left in: {}", unresolved.join(", ")))
+            .help("edit the lines between `<<<<<<<` and `>>>>>>>`, then run the same command again")
     })
+}
+
+/// The failure that a run ends with when it left conflicts.
+pub fn conflicts(changes: &[Change]) -> Option<Failure> {
+    let files: Vec<_> =
+        changes.iter().filter(|change| change.action == Action::Conflict).map(|change| change.path.as_str()).collect();
+    (!files.is_empty()).then(|| {
+        Failure::conflict(format!(
+            "your edits and what is generated now change the same lines of: {}",
+            files.join(", ")
+        ))
+        .help("edit the lines between `<<<<<<<` and `>>>>>>>`; everything else is written")
+    })
+}
+
+/// A plan beside a host.
+struct Comparison<'a> {
+    plan: &'a Plan,
+    host: &'a Host,
+    context: &'a ModulePath,
+    last: &'a Last,
+    formatter: &'a Formatter,
+    force: bool,
+    /// The host's files end their lines as on Windows.
+    crlf: bool,
+    /// The planned Rust, formatted.
+    new: BTreeMap<Utf8PathBuf, String>,
+}
+
+impl Comparison<'_> {
+    /// A file that nobody but the generator decides about.
+    fn owned(&self, path: &Utf8Path, after: String, otherwise: Action) -> Result<Change> {
+        let before = self.host.tree.read_disk(path)?;
+        let action = match &before {
+            None => Action::Created,
+            Some(before) if same_lines(before, &after) => Action::Unchanged,
+            Some(_) => otherwise,
+        };
+        Ok(Change { path: path.to_owned(), action, before, after, added: Vec::new(), memory: false })
+    }
+
+    /// A generated file: new, untouched, edited, taken over or gone.
+    fn generated(&self, path: &Utf8Path, text: &str, home: &ModulePath, memory: &mut Memory) -> Result<Change> {
+        let new = self.new.get(path).cloned().unwrap_or_else(|| text.to_owned());
+        let mut change = self.owned(path, self.line_ends(&new), Action::Updated)?;
+        let base = self.base(path, home, change.before.as_deref())?;
+        if self.is_ejected(path) {
+            let same = matches!(&base, Base::Known(base) if base == text);
+            change.action = if same { Action::Ejected } else { Action::EjectedOutdated };
+            memory.keep(home, path);
+            return Ok(change);
+        }
+        let Some(before) = &change.before else {
+            if base == Base::Unknown {
+                memory.base(home, path, text);
+            } else {
+                change.action = Action::Deleted;
+                memory.keep(home, path);
+            }
+            return Ok(change);
+        };
+        if change.action == Action::Updated {
+            (change.action, change.after) = self.judge(base, before, text, &new)?;
+        }
+        match change.action {
+            Action::Conflict => memory.conflict(home, path, before, text),
+            Action::Unresolved | Action::Foreign | Action::Lost => memory.keep(home, path),
+            _ => memory.base(home, path, text),
+        }
+        Ok(change)
+    }
+
+    /// What becomes of a file that differs from what is generated now.
+    fn judge(&self, base: Base, before: &str, text: &str, new: &str) -> Result<(Action, String)> {
+        let undecided = |action| if self.force { Action::Replaced } else { action };
+        let new_lines = self.line_ends(new);
+        // A file of somebody else's may say what it likes.
+        if base != Base::Unknown && merge::has_markers(before) {
+            return Ok((if self.force { Action::Replaced } else { Action::Unresolved }, new_lines));
+        }
+        // What does not parse cannot be formatted, and so was edited.
+        let before = before.replace("\r\n", "\n");
+        let current = self.formatter.format_all(&[&before]).ok().and_then(|mut texts| texts.pop());
+        if current.as_deref() == Some(new) {
+            return Ok((Action::Unchanged, new_lines));
+        }
+        let base = match base {
+            Base::Known(base) => base,
+            Base::Unknown => return Ok((undecided(Action::Foreign), new_lines)),
+            Base::Lost { .. } => return Ok((undecided(Action::Lost), new_lines)),
+        };
+        let rendered = self.formatter.format_all(&[&base])?.remove(0);
+        if current.as_deref() == Some(rendered.as_str()) || before == rendered {
+            return Ok((Action::Updated, new_lines));
+        }
+        if self.force {
+            return Ok((Action::Replaced, new_lines));
+        }
+        if base == text {
+            return Ok((Action::Edited, self.line_ends(&before)));
+        }
+        let mut merged = merge(&rendered, &before, new);
+        // A difference of formatting alone is no edit: the host's own settings decide.
+        if merged.conflict
+            && let Some(current) = current
+        {
+            let formatted = merge(&rendered, &current, new);
+            merged = if formatted.conflict { merged } else { formatted };
+        }
+        let action = if merged.conflict { Action::Conflict } else { Action::Merged };
+        Ok((action, self.line_ends(&merged.text)))
+    }
+
+    /// What a file was generated as. After a conflict that is what was merged in, unless the merge was undone.
+    fn base(&self, path: &Utf8Path, home: &ModulePath, before: Option<&str>) -> Result<Base> {
+        let (files, tree) = (self.last.of(home), &self.host.tree);
+        if let (Some(conflict), Some(before)) = (files.conflicts.get(path), before)
+            && memory::digest(before) != conflict.before
+        {
+            return files.merging(tree, home, path);
+        }
+        match files.base(tree, home, path)? {
+            Base::Unknown => match moved_from(path).filter(|old| !tree.is_file(old)) {
+                Some(old) if files.generated.contains_key(&old) => files.base(tree, home, &old),
+                // The memory is gone as a whole, but not the record that there was one.
+                _ if self.plan.recorded && before.is_some() => Ok(Base::Lost { file: memory::files_file(home) }),
+                _ => Ok(Base::Unknown),
+            },
+            base => Ok(base),
+        }
+    }
+
+    /// A file that was made once is brought up to date while nobody touched it.
+    fn once(&self, path: &Utf8Path, text: &str, memory: &mut Memory) -> Result<Change> {
+        let new = self.new.get(path).cloned().unwrap_or_else(|| text.to_owned());
+        let mut change = self.owned(path, self.line_ends(&new), Action::Updated)?;
+        let created = self.last.files.once.get(path);
+        match (&change.before, created) {
+            (None, Some(_)) => change.action = Action::Deleted,
+            (Some(before), _) if change.action == Action::Updated => {
+                let untouched = created.is_some_and(|created| *created == memory::digest(before));
+                change.action = if untouched { Action::Updated } else { Action::Unchanged };
+            }
+            _ => {}
+        }
+        if change.writes() || created.is_none() {
+            memory.once(path, &new);
+        }
+        Ok(change)
+    }
+
+    /// A migration of this run.
+    fn migration(&self, path: &Utf8Path, text: &str, memory: &mut Memory) -> Result<Change> {
+        memory.emit(path, text);
+        let otherwise = if self.force { Action::Replaced } else { Action::Foreign };
+        self.owned(path, self.line_ends(text), otherwise)
+    }
+
+    /// Migrations of earlier runs that somebody altered or removed.
+    fn emitted(&self) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for Emitted { file, digest } in &self.last.files.migrations {
+            if self.plan.files.contains_key(file) || self.plan.migrations_anew {
+                continue;
+            }
+            let before = self.host.tree.read_disk(file)?;
+            let action = match &before {
+                None => Action::Missing,
+                Some(text) if memory::digest(text) == *digest => continue,
+                Some(_) => Action::Altered,
+            };
+            let after = before.clone().unwrap_or_default();
+            changes.push(Change { path: file.clone(), action, before, after, added: Vec::new(), memory: false });
+        }
+        Ok(changes)
+    }
+
+    /// Generated files that are not generated any more.
+    fn orphans(&self, memory: &mut Memory) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for home in [self.context.clone(), ModulePath::runtime()] {
+            for path in self.last.of(&home).generated.keys() {
+                if self.plan.files.contains_key(path) {
+                    continue;
+                }
+                let Some(before) = self.host.tree.read_disk(path)? else { continue };
+                let untouched = match self.base(path, &home, Some(&before))? {
+                    Base::Known(base) => {
+                        let current = self.formatter.format_all(&[&before.replace("\r\n", "\n")]);
+                        current
+                            .is_ok_and(|current| self.formatter.format_all(&[&base]).is_ok_and(|base| base == current))
+                    }
+                    Base::Unknown | Base::Lost { .. } => false,
+                };
+                let action = match (untouched, self.is_ejected(path)) {
+                    (_, true) => continue,
+                    (true, false) => Action::Removed,
+                    (false, false) => {
+                        memory.keep(&home, path);
+                        Action::Orphaned
+                    }
+                };
+                let after = if untouched { String::new() } else { before.clone() };
+                let before = Some(before);
+                changes.push(Change { path: path.clone(), action, before, after, added: Vec::new(), memory: false });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// What the next run has to know.
+    fn remember(&self, memory: Memory) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for (home, files, texts) in memory.homes {
+            let mut wanted = BTreeMap::new();
+            let inventory = toml::to_string_pretty(&files).expect("a list of files is plain data");
+            wanted.insert(memory::files_file(&home), inventory);
+            wanted.extend(texts);
+            for (path, text) in &wanted {
+                check_place(self.host, path)?;
+                let change = self.owned(path, self.line_ends(text), Action::Updated)?;
+                changes.push(Change { memory: true, ..change });
+            }
+            let last = self.last.of(&home);
+            let bases = last.generated.keys().filter(|path| !files.generated.contains_key(*path));
+            let bases = bases.map(|path| memory::base_file(&home, path));
+            let merging = last.conflicts.keys().filter(|path| !files.conflicts.contains_key(*path));
+            let merging = merging.map(|path| memory::merging_file(&home, path));
+            for path in bases.chain(merging) {
+                if let Some(before) = self.host.tree.read_disk(&path)? {
+                    let (action, before, after) = (Action::Removed, Some(before), String::new());
+                    changes.push(Change { path, action, before, after, added: Vec::new(), memory: true });
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    fn is_ejected(&self, path: &Utf8Path) -> bool {
+        self.plan.ejected.iter().any(|ejected| ejected == path)
+    }
+
+    fn line_ends(&self, text: &str) -> String {
+        if self.crlf { text.replace("\r\n", "\n").replace('\n', "\r\n") } else { text.to_owned() }
+    }
+}
+
+/// What the next run will know, by home.
+struct Memory<'a> {
+    last: &'a Last,
+    homes: Vec<(ModulePath, Files, BTreeMap<Utf8PathBuf, String>)>,
+}
+
+impl<'a> Memory<'a> {
+    /// What stays as it is, whatever is generated.
+    fn of(context: &ModulePath, last: &'a Last) -> Self {
+        let Files { once, migrations, .. } = last.files.clone();
+        let files = Files { once, migrations, ..Files::default() };
+        let homes =
+            vec![(context.clone(), files, BTreeMap::new()), (ModulePath::runtime(), Files::default(), BTreeMap::new())];
+        Self { last, homes }
+    }
+
+    fn home(&mut self, home: &ModulePath) -> (&mut Files, &mut BTreeMap<Utf8PathBuf, String>) {
+        let found = self.homes.iter_mut().find(|(other, _, _)| other == home);
+        let (_, files, texts) = found.expect("a file belongs to the context or to the runtime");
+        (files, texts)
+    }
+
+    /// The file is now what was rendered, with or without edits.
+    fn base(&mut self, home: &ModulePath, path: &Utf8Path, text: &str) {
+        let (files, texts) = self.home(home);
+        files.generated.insert(path.to_owned(), memory::digest(text));
+        texts.insert(memory::base_file(home, path), text.to_owned());
+    }
+
+    /// What was known of a file stays known.
+    fn keep(&mut self, home: &ModulePath, path: &Utf8Path) {
+        let last = self.last.of(home);
+        let (files, _) = self.home(home);
+        if let Some(digest) = last.generated.get(path) {
+            files.generated.insert(path.to_owned(), digest.clone());
+        }
+        if let Some(conflict) = last.conflicts.get(path) {
+            files.conflicts.insert(path.to_owned(), conflict.clone());
+        }
+    }
+
+    /// The file gets markers; until they are gone its base is what it was.
+    fn conflict(&mut self, home: &ModulePath, path: &Utf8Path, before: &str, text: &str) {
+        self.keep(home, path);
+        let (files, texts) = self.home(home);
+        let conflict = Conflict { before: memory::digest(before), merging: memory::digest(text) };
+        files.conflicts.insert(path.to_owned(), conflict);
+        texts.insert(memory::merging_file(home, path), text.to_owned());
+    }
+
+    fn once(&mut self, path: &Utf8Path, text: &str) {
+        self.homes[0].1.once.insert(path.to_owned(), memory::digest(text));
+    }
+
+    fn emit(&mut self, path: &Utf8Path, text: &str) {
+        let emitted = Emitted { file: path.to_owned(), digest: memory::digest(text) };
+        let migrations = &mut self.homes[0].1.migrations;
+        migrations.retain(|other| other.file != path);
+        migrations.push(emitted);
+    }
+
+    fn scope(&mut self, plan: &Plan) {
+        self.homes[0].1.scope.clone_from(&plan.scope);
+        if plan.migrations_anew {
+            let files = &plan.files;
+            self.homes[0].1.migrations.retain(|emitted| files.contains_key(&emitted.file));
+        }
+    }
+}
+
+/// The other place of a module that is a directory: `chat.rs` and `chat/mod.rs`.
+fn moved_from(path: &Utf8Path) -> Option<Utf8PathBuf> {
+    match path.file_name()? {
+        "mod.rs" => Some(path.parent()?.with_extension("rs")),
+        _ => Some(path.with_extension("").join("mod.rs")),
+    }
 }
 
 /// The planned Rust, formatted, by path.
@@ -127,20 +487,6 @@ fn formatted(plan: &Plan, formatter: &Formatter) -> Result<BTreeMap<Utf8PathBuf,
         }
     }
     Ok(paths.into_iter().zip(formatter.format_all(&texts)?).collect())
-}
-
-/// A file that differs: is it what was generated last, perhaps formatted otherwise? `base` is where that is kept.
-fn judge(host: &Host, formatter: &Formatter, base: Option<&Utf8Path>, before: &str, after: &str) -> Result<Action> {
-    let Some(base) = base else { return Ok(Action::Foreign) };
-    let Some(base) = host.tree.read_disk(base)? else { return Ok(Action::Edited) };
-    // What does not parse cannot be formatted, and so was edited.
-    let Ok(current) = formatter.format_all(&[before]) else { return Ok(Action::Edited) };
-    let base = formatter.format_all(&[&base])?;
-    Ok(match () {
-        () if same_lines(&current[0], after) => Action::Unchanged,
-        () if same_lines(&current[0], &base[0]) => Action::Updated,
-        () => Action::Edited,
-    })
 }
 
 /// A checkout may have turned the line ends.

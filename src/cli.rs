@@ -24,6 +24,15 @@ pub enum Command {
     /// Generate code, or look what a rerun would change
     #[command(subcommand)]
     Gen(Generator),
+    /// Rerun with the recorded options, after an upgrade of sagents or an edit of sagents.toml
+    #[command(after_help = EXIT_CODES, after_long_help = UPDATE_EXAMPLES)]
+    Update(Update),
+    /// For CI: is everything as the generator would leave it? Writes nothing
+    #[command(after_help = EXIT_CODES, after_long_help = CHECK_EXAMPLES)]
+    Check(Look),
+    /// Show what a rerun would change, as a unified diff. Writes nothing
+    #[command(after_help = EXIT_CODES)]
+    Diff(Look),
     /// Show the generated contexts and their options
     #[command(after_help = EXIT_CODES)]
     List(List),
@@ -89,6 +98,14 @@ pub struct Persistence {
     #[arg(long, value_name = "DIR", help_heading = "Database")]
     pub migrations: Option<Utf8PathBuf>,
 
+    /// Where the owner changes: an SQL expression that gives the new owner of a row of the conversations' table
+    #[arg(long, value_name = "SQL", help_heading = "Database")]
+    pub backfill: Option<String>,
+
+    /// Drop the columns of former owners, which a change of owner keeps
+    #[arg(long, help_heading = "Database")]
+    pub drop_old_owner: bool,
+
     /// The host's package directory
     #[arg(long, value_name = "DIR", default_value = ".", help_heading = "Host")]
     pub path: Utf8PathBuf,
@@ -127,6 +144,44 @@ pub struct Persistence {
 }
 
 #[derive(Debug, Args)]
+pub struct Update {
+    /// The contexts to update [default: all]
+    #[arg(value_name = "CONTEXT")]
+    pub contexts: Vec<String>,
+
+    /// The host's package directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub path: Utf8PathBuf,
+
+    /// Drop the columns of former owners, which a change of owner keeps
+    #[arg(long)]
+    pub drop_old_owner: bool,
+
+    /// Replace files that cannot be merged; the old ones are kept beside as `.orig`
+    #[arg(long)]
+    pub force: bool,
+
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Look {
+    /// The contexts to look at [default: all]
+    #[arg(value_name = "CONTEXT")]
+    pub contexts: Vec<String>,
+
+    /// The host's package directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub path: Utf8PathBuf,
+
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct List {
     /// The host's package directory
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -145,6 +200,8 @@ Exit codes:
   0  done, or up to date
   1  the file system refused, or a tool is missing
   2  bad command line or option value
+  3  changes are pending (check, diff)
+  4  conflicts are left in files
   5  a decision is needed that only a person or a flag can make"
     };
 }
@@ -158,8 +215,36 @@ Examples:
   sagents gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init
   # Into the project that you are in
   sagents gen persistence conversations --scope crate::accounts::Scope
+  # After an upgrade of sagents: bring everything up to date, edits and rows included
+  sagents update
+  # In CI
+  sagents check
   # What is there
   sagents list
+
+",
+    exit_codes!()
+);
+
+const UPDATE_EXAMPLES: &str = concat!(
+    "\
+Examples:
+  # Every context
+  sagents update
+  # One, after its options in sagents.toml were edited
+  sagents update conversations
+
+",
+    exit_codes!()
+);
+
+const CHECK_EXAMPLES: &str = concat!(
+    "\
+Examples:
+  # In CI: fails if somebody forgot to rerun, left conflicts, or altered a migration
+  sagents check
+  # What is wrong, for a program
+  sagents check --json
 
 ",
     exit_codes!()
@@ -179,6 +264,10 @@ Examples:
   # Owned by a team, read from the scope by hand; see the plan first
   sagents gen persistence crate::chat::conversations -s crate::auth::Session \\
     -t team --scope-owner 'membership.team_id' --dry-run
+
+  # Rerun: from users to teams, keeping every row
+  sagents gen persistence MyApp.Conversations --owner-type team \\
+    --backfill '(SELECT team_id FROM users WHERE users.id = user_id)'
 
 ",
     exit_codes!()

@@ -12,6 +12,10 @@ pub enum Exit {
     Failure = 1,
     /// A bad command line or option value.
     Usage = 2,
+    /// Changes are pending (`check`, `diff`).
+    Pending = 3,
+    /// Conflicts are left in files.
+    Conflict = 4,
     /// A decision is needed that only a person or a flag can make.
     Decision = 5,
 }
@@ -41,6 +45,16 @@ impl Failure {
     /// The generator could go on in several ways and will not choose one by itself.
     pub fn decision(what: impl Into<String>) -> Self {
         Self::new(Exit::Decision, what)
+    }
+
+    /// What somebody edited and what was generated do not go together.
+    pub fn conflict(what: impl Into<String>) -> Self {
+        Self::new(Exit::Conflict, what)
+    }
+
+    /// A report has said everything already.
+    pub fn told(exit: Exit) -> Self {
+        Self::new(exit, "")
     }
 
     /// Adds the command, flag or edit that mends it.

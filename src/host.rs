@@ -127,6 +127,17 @@ impl Host {
         Ok(self.tree.read(&self.krate.root)?.is_some_and(|text| text.contains("\r\n")))
     }
 
+    /// Those of some files that have changes which git does not know yet; none where there is no git.
+    pub fn uncommitted(&self, paths: &[&Utf8Path]) -> Vec<Utf8PathBuf> {
+        let mut git = std::process::Command::new("git");
+        git.args(["status", "--porcelain", "--untracked-files=no", "--no-renames", "-z", "--"]).args(paths);
+        let Ok(output) = git.current_dir(self.tree.root()).output() else { return Vec::new() };
+        let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+        // Git names them from its own root.
+        let is_listed = |path: &Utf8Path| listed.split('\0').any(|line| line.ends_with(path.as_str()));
+        paths.iter().filter(|path| output.status.success() && is_listed(path)).map(|path| path.to_path_buf()).collect()
+    }
+
     /// The first source file beside or below the crate's root that contains a text.
     pub fn mentions(&self, needle: &str) -> Result<Option<Utf8PathBuf>> {
         let mut directories = vec![self.krate.root.parent().unwrap_or(Utf8Path::new("")).to_owned()];

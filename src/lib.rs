@@ -8,6 +8,7 @@ mod failure;
 mod format;
 mod host;
 mod memory;
+mod merge;
 mod names;
 mod options;
 mod plan;
@@ -15,6 +16,7 @@ mod report;
 mod schema;
 mod templates;
 mod tree;
+mod verdict;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, IsTerminal as _, Write};
@@ -25,8 +27,8 @@ use chrono::{DateTime, Utc};
 use clap::{CommandFactory as _, Parser as _};
 use heck::ToUpperCamelCase as _;
 
-use crate::change::Change;
-use crate::cli::{Cli, Command, Generator, List, Persistence};
+use crate::change::{Action, Change};
+use crate::cli::{Cli, Command, Generator, List, Look, Persistence, Update};
 use crate::database::Database;
 use crate::failure::{Exit, Failure, Result};
 use crate::format::Formatter;
@@ -34,7 +36,10 @@ use crate::host::Host;
 use crate::memory::{Given, Last, Recorded};
 use crate::names::ModulePath;
 use crate::options::{Options, Resolved};
+use crate::plan::Start;
 use crate::report::{Report, Step};
+use crate::schema::transition;
+use crate::verdict::Verdict;
 
 /// Runs a command line, the program's name first.
 pub fn main(args: Vec<OsString>) -> ExitCode {
@@ -47,6 +52,9 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     };
     match cli.command {
         Command::Gen(Generator::Persistence(args)) => end(args.json, generate(&args)),
+        Command::Update(args) => end(args.json, update(&args)),
+        Command::Check(args) => end(false, check(&args)),
+        Command::Diff(args) => end(args.json, diff(&args)),
         Command::List(args) => end(args.json, list(&args)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -61,36 +69,190 @@ fn end(json: bool, outcome: Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => Exit::Success.into(),
         Err(failure) => {
-            if json {
-                print(&report::failure_json(&failure));
+            if !failure.what.is_empty() {
+                if json {
+                    print(&report::failure_json(&failure));
+                }
+                let _ = write!(anstream::stderr(), "{}", report::failure(&failure));
             }
-            let _ = write!(anstream::stderr(), "{}", report::failure(&failure));
             failure.exit.into()
         }
     }
 }
 
 fn generate(args: &Persistence) -> Result<()> {
-    let outcome = generation(args, Utc::now())?;
-    let Generation { host, resolved, notes, unwired, next, changes } = &outcome;
-    let undecided = change::undecided(changes);
+    let mut outcome = generation(&Request::of(args), Utc::now())?;
+    outcome.note_uncommitted();
     let dry_run = args.dry_run || args.diff;
+    let undecided = change::undecided(&outcome.changes);
     if undecided.is_none() && !dry_run {
-        apply::apply(host.tree.root(), changes)?;
+        apply::apply(outcome.host.tree.root(), &outcome.changes)?;
     }
     // Of JSON there is one document, and of a failure that is the failure.
     if undecided.is_none() || (dry_run && !args.json) {
-        let report = Report { resolved, changes, unwired, notes, next, dry_run };
+        let report = outcome.report(dry_run);
         print(&match (args.json, args.diff) {
             (true, _) => report.json(),
-            (false, true) => report::diff(changes),
+            (false, true) => report::diff(&outcome.changes),
             (false, false) => report.text(),
         });
     }
-    undecided.map_or(Ok(()), Err)
+    undecided.or_else(|| change::conflicts(&outcome.changes)).map_or(Ok(()), Err)
 }
 
-/// What a command line would change, with all that a report says of it.
+/// Reruns every context, or those that are named, with its recorded options.
+fn update(args: &Update) -> Result<()> {
+    let Update { contexts, path, drop_old_owner, force, json } = args;
+    let mut reports = Vec::new();
+    let mut conflict = None;
+    for context in recorded_contexts(path, contexts)? {
+        let request = Request { drop_old_owner: *drop_old_owner, force: *force, ..Request::recorded(path, &context) };
+        let mut outcome = generation(&request, Utc::now())?;
+        outcome.note_uncommitted();
+        change::undecided(&outcome.changes).map_or(Ok(()), Err)?;
+        apply::apply(outcome.host.tree.root(), &outcome.changes)?;
+        conflict = conflict.or_else(|| change::conflicts(&outcome.changes));
+        if *json {
+            reports.push(outcome.report(false).value());
+        } else {
+            print(&outcome.report(false).text());
+        }
+    }
+    if *json {
+        print(&report::values(&reports));
+    }
+    conflict.map_or(Ok(()), Err)
+}
+
+/// Judges every context, or those that are named. All that is wrong is told at once.
+fn check(args: &Look) -> Result<()> {
+    let Look { contexts, path, json } = args;
+    let mut verdicts = Vec::new();
+    for context in recorded_contexts(path, contexts)? {
+        let outcome = generation(&Request::recorded(path, &context), Utc::now());
+        verdicts.push(Verdict::of(&context, outcome.as_ref().map(|outcome| outcome.changes.as_slice())));
+    }
+    print(&if *json { report::check_json(&verdicts) } else { report::check(&verdicts) });
+    let worst = verdicts.iter().map(Verdict::exit).max_by_key(|exit| *exit as u8).unwrap_or(Exit::Success);
+    match worst {
+        Exit::Success => Ok(()),
+        exit => Err(Failure::told(exit)),
+    }
+}
+
+/// Shows what a rerun of every context, or of those that are named, would change.
+fn diff(args: &Look) -> Result<()> {
+    let Look { contexts, path, json } = args;
+    let mut reports = Vec::new();
+    let (mut pending, mut failure) = (false, None);
+    for context in recorded_contexts(path, contexts)? {
+        let outcome = generation(&Request::recorded(path, &context), Utc::now())?;
+        pending |= outcome.changes.iter().any(Change::writes);
+        failure = failure.or_else(|| change::undecided(&outcome.changes));
+        if *json {
+            reports.push(outcome.report(true).value());
+        } else {
+            print(&report::diff(&outcome.changes));
+        }
+    }
+    if *json {
+        print(&report::values(&reports));
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None if pending => Err(Failure::told(Exit::Pending)),
+        None => Ok(()),
+    }
+}
+
+/// The contexts that `sagents.toml` knows, or those of them that are named.
+fn recorded_contexts(path: &Utf8Path, named: &[String]) -> Result<Vec<String>> {
+    let host = Host::read(path)?;
+    let recorded = Recorded::read(&host.tree)?;
+    if named.is_empty() {
+        return Ok(recorded.contexts.into_keys().collect());
+    }
+    let known: Vec<_> = recorded.contexts.keys().map(String::as_str).collect();
+    let mut contexts = Vec::new();
+    for name in named {
+        let key = ModulePath::parse_context(name, &host.package)?.key();
+        if !known.contains(&key.as_str()) {
+            let help = match known.as_slice() {
+                [] => "generate it with `sagents gen persistence`".to_owned(),
+                known => format!("{} knows {}", memory::OPTIONS_FILE, known.join(", ")),
+            };
+            return Err(Failure::usage(format!("CONTEXT: `{key}` has not been generated here")).help(help));
+        }
+        contexts.push(key);
+    }
+    Ok(contexts)
+}
+
+/// What somebody asks for: a context, and what they say about it now.
+struct Request {
+    context: String,
+    path: camino::Utf8PathBuf,
+    given: Given,
+    drop_old_owner: bool,
+    init: bool,
+    force: bool,
+    yes: bool,
+}
+
+impl Request {
+    fn of(args: &Persistence) -> Self {
+        let Persistence {
+            context,
+            scope,
+            owner_type,
+            owner_field,
+            owner_module,
+            owner_table,
+            owner_id,
+            scope_owner,
+            table_prefix,
+            database,
+            migrations,
+            backfill,
+            drop_old_owner,
+            path,
+            init,
+            no_wire,
+            no_tests,
+            dry_run: _,
+            diff: _,
+            force,
+            yes,
+            json: _,
+        } = args;
+        let given = Given {
+            scope: scope.clone(),
+            owner_type: owner_type.clone(),
+            owner_field: owner_field.clone(),
+            owner_module: owner_module.clone(),
+            owner_table: owner_table.clone(),
+            owner_id: owner_id.clone(),
+            scope_owner: scope_owner.clone(),
+            table_prefix: table_prefix.clone(),
+            database: database.clone(),
+            migrations: migrations.clone(),
+            no_wire: no_wire.then_some(true),
+            no_tests: no_tests.then_some(true),
+            backfill: backfill.clone(),
+            ejected: None,
+        };
+        let (context, path) = (context.clone(), path.clone());
+        Self { context, path, given, drop_old_owner: *drop_old_owner, init: *init, force: *force, yes: *yes }
+    }
+
+    /// With nothing but what was recorded.
+    fn recorded(path: &Utf8Path, context: &str) -> Self {
+        let (context, path, given) = (context.to_owned(), path.to_owned(), Given::default());
+        Self { context, path, given, drop_old_owner: false, init: false, force: false, yes: false }
+    }
+}
+
+/// What a request would change, with all that a report says of it.
 struct Generation {
     host: Host,
     resolved: Resolved,
@@ -100,68 +262,63 @@ struct Generation {
     changes: Vec<Change>,
 }
 
-/// From the command line to the changes. It reads, and never writes.
-fn generation(args: &Persistence, now: DateTime<Utc>) -> Result<Generation> {
-    let Persistence {
-        context,
-        scope,
-        owner_type,
-        owner_field,
-        owner_module,
-        owner_table,
-        owner_id,
-        scope_owner,
-        table_prefix,
-        database,
-        migrations,
-        path,
-        init,
-        no_wire,
-        no_tests,
-        dry_run: _,
-        diff: _,
-        force,
-        yes,
-        json: _,
-    } = args;
+impl Generation {
+    /// Whoever merges into changes that are not committed cannot tell the two apart afterwards.
+    fn note_uncommitted(&mut self) {
+        let merged = |change: &&Change| matches!(change.action, Action::Merged | Action::Conflict);
+        let paths: Vec<_> = self.changes.iter().filter(merged).map(|change| change.path.as_path()).collect();
+        let dirty = if paths.is_empty() { Vec::new() } else { self.host.uncommitted(&paths) };
+        if !dirty.is_empty() {
+            let list: Vec<_> = dirty.iter().map(|path| path.as_str()).collect();
+            self.notes.push(format!("Merged into changes that were not committed: {}.", list.join(", ")));
+        }
+    }
+
+    fn report(&self, dry_run: bool) -> Report<'_> {
+        let Self { host: _, resolved, notes, unwired, next, changes } = self;
+        Report { resolved, changes, unwired, notes, next, dry_run }
+    }
+}
+
+/// From a request to the changes. It reads, and never writes.
+fn generation(request: &Request, now: DateTime<Utc>) -> Result<Generation> {
+    let Request { context, path, given, drop_old_owner, init, force, yes } = request;
     let host = open(path, *init, context)?;
     let recorded = Recorded::read(&host.tree)?;
     let context = ModulePath::parse_context(context, &host.package)?;
-    let given = Given {
-        scope: scope.clone(),
-        owner_type: owner_type.clone(),
-        owner_field: owner_field.clone(),
-        owner_module: owner_module.clone(),
-        owner_table: owner_table.clone(),
-        owner_id: owner_id.clone(),
-        scope_owner: scope_owner.clone(),
-        table_prefix: table_prefix.clone(),
-        database: database.clone(),
-        migrations: migrations.clone(),
-        no_wire: no_wire.then_some(true),
-        no_tests: no_tests.then_some(true),
-    };
-    let mut given = given.over(recorded.contexts.get(&context.key()).cloned().unwrap_or_default());
+    let before = recorded.contexts.get(&context.key());
+    let is_recorded = before.is_some();
+    let mut given = given.clone().over(before.cloned().unwrap_or_default());
     if given.scope.is_none() {
         given.scope = ask_scope(&host.package, *yes);
     }
     let last = Last::read(&host.tree, &context)?;
     refuse_other_database(&context, &given, &last)?;
-    let options = Options::resolve(context, &given, &host, &recorded)?;
-    let plan = plan::plan(&options, &given, &host, &last, now)?;
+    let mut options = Options::resolve(context, &given, &host, &recorded, &last)?;
+    refuse_other_inference(&options, &given, &last)?;
+    let backfill = backfill(&mut options, &mut given, &last)?;
+    let start = Start {
+        given: &given,
+        last: &last,
+        recorded: is_recorded,
+        backfill: backfill.as_deref(),
+        drop_old_owner: *drop_old_owner,
+        now,
+    };
+    let plan = plan::plan(&options, &host, start)?;
     let formatter = Formatter { directory: host.working_directory(), edition: host.edition.clone() };
     let changes = change::changes(&plan, &host, &options.context, &last, &formatter, *force)?;
     let mut notes = options.notes.clone();
     if let Some(workspace) = host.surrounding_workspace() {
         notes.push(format!("The new package is inside the workspace of {workspace}: list it there under `members`."));
     }
-    let next = next_steps(&host, path, &options, !plan.migrations.is_empty())?;
+    let next = next_steps(&host, path, &options, &plan.migrations, &last)?;
     Ok(Generation { resolved: options.resolved(), notes, unwired: plan.unwired, next, changes, host })
 }
 
 /// Rows do not move from one database to another by generating code.
 fn refuse_other_database(context: &ModulePath, given: &Given, last: &Last) -> Result<()> {
-    let before = last.resolved.get("database").and_then(toml::Value::as_str);
+    let before = last.option("database");
     match (before, given.database.as_deref()) {
         (Some(before), Some(now)) if before != Database::parse(now)?.name() => {
             let key = context.key();
@@ -174,6 +331,51 @@ fn refuse_other_database(context: &ModulePath, given: &Given, last: &Last) -> Re
         }
         _ => Ok(()),
     }
+}
+
+/// The expression for a change of owner. One that was used for an earlier change is not used again.
+fn backfill(options: &mut Options, given: &mut Given, last: &Last) -> Result<Option<String>> {
+    let Some(text) = given.backfill.clone() else { return Ok(None) };
+    transition::check_backfill(&text, options.database)?;
+    let now = toml::Table::try_from(options.resolved()).expect("resolved options are plain values");
+    let now = |name: &str| now.get(name).and_then(toml::Value::as_str);
+    let changes =
+        ["owner-type", "owner-field", "owner-id", "owner-table"].iter().any(|name| last.option(name) != now(name));
+    let used = last.option("backfill") == Some(text.as_str());
+    match (changes && !last.resolved.is_empty(), used) {
+        (true, false) => return Ok(Some(text)),
+        (false, true) => return Ok(None),
+        (true, true) => {}
+        (false, false) => {
+            return Err(Failure::usage("--backfill: the owner does not change in this run")
+                .help("give it together with the option that changes the owner, for example `--owner-type team`"));
+        }
+    }
+    given.backfill = None;
+    options.backfill = None;
+    Ok(None)
+}
+
+/// The same options mean something else than they did, because the host changed: a person says which it is.
+fn refuse_other_inference(options: &Options, given: &Given, last: &Last) -> Result<()> {
+    let now = toml::Table::try_from(options.resolved()).expect("resolved options are plain values");
+    let now = |name: &str| now.get(name).and_then(toml::Value::as_str);
+    let same = |name: &&str| last.option(name) == now(name);
+    if last.resolved.is_empty() || !["owner-type", "owner-field"].iter().all(same) {
+        return Ok(());
+    }
+    let inferred = [("owner-id", &given.owner_id), ("owner-table", &given.owner_table), ("database", &given.database)];
+    for (name, given) in inferred {
+        if let (None, Some(before), Some(now)) = (given, last.option(name), now(name))
+            && before != now
+        {
+            return Err(Failure::decision(format!(
+                "--{name}: it was not given and was read from the project as `{before}`; now the project says `{now}`"
+            ))
+            .help(format!("say which it is: `--{name} {before}` keeps it, `--{name} {now}` changes it")));
+        }
+    }
+    Ok(())
 }
 
 /// The host in a directory, or the one that `--init` is about to make there.
@@ -225,7 +427,14 @@ fn ask_scope(package: &str, yes: bool) -> Option<String> {
 }
 
 /// What is really left to do.
-fn next_steps(host: &Host, path: &Utf8Path, options: &Options, migrate: bool) -> Result<Vec<Step>> {
+fn next_steps(
+    host: &Host,
+    path: &Utf8Path,
+    options: &Options,
+    migrations: &[camino::Utf8PathBuf],
+    last: &Last,
+) -> Result<Vec<Step>> {
+    let migrate = !migrations.is_empty();
     let step = |command: &str, why: &str| Step { command: command.to_owned(), why: why.to_owned() };
     let mut steps = Vec::new();
     if host.is_new() {
@@ -251,7 +460,11 @@ fn next_steps(host: &Host, path: &Utf8Path, options: &Options, migrate: bool) ->
                 let source = host::modules::clean(&path.join(&options.migrations));
                 steps.push(step(
                     &format!("sqlx migrate run --source {}", quoted(&source)),
-                    "creates the tables in DATABASE_URL",
+                    if last.schema.is_none() {
+                        "creates the tables in DATABASE_URL"
+                    } else {
+                        "changes the tables in DATABASE_URL"
+                    },
                 ));
             }
         }
@@ -273,7 +486,8 @@ fn list(args: &List) -> Result<()> {
         let in_file =
             |failure: Failure| Failure { what: format!("{}: {}", memory::OPTIONS_FILE, failure.what), ..failure };
         let context = ModulePath::parse_context(key, &host.package).map_err(in_file)?;
-        contexts.push(Options::resolve(context, given, &host, &recorded)?.resolved());
+        let last = Last::read(&host.tree, &context)?;
+        contexts.push(Options::resolve(context, given, &host, &recorded, &last)?.resolved());
     }
     print(&if *json { report::list_json(&contexts) } else { report::list(&contexts) });
     Ok(())

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::failure::{Failure, Result};
 use crate::names::ModulePath;
@@ -44,6 +45,12 @@ pub struct Given {
     /// `true` for `--no-tests`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_tests: Option<bool>,
+    /// How rows got their owner when it last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<String>,
+    /// Generated files that are the host's now. There is no flag for it: people write it here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ejected: Option<Vec<Utf8PathBuf>>,
 }
 
 impl Given {
@@ -63,6 +70,8 @@ impl Given {
             migrations: self.migrations.or(before.migrations),
             no_wire: self.no_wire.or(before.no_wire),
             no_tests: self.no_tests.or(before.no_tests),
+            backfill: self.backfill.or(before.backfill),
+            ejected: self.ejected.or(before.ejected),
         }
     }
 }
@@ -115,7 +124,10 @@ pub fn options_text(tree: &Tree, context: &ModulePath, given: &Given) -> Result<
     let contexts = contexts.as_table_mut().expect("it was read as a table of contexts");
     let entry = contexts.entry(&key).or_insert_with(toml_edit::table);
     let entry = entry.as_table_like_mut().expect("it was read as a table of options");
-    for (name, value) in given.iter() {
+    if !given.contains_key("backfill") {
+        entry.remove("backfill");
+    }
+    for (name, value) in given.iter().filter(|(name, _)| *name != "ejected") {
         let mut value = value.clone();
         if let (Some(old), Some(new)) = (entry.get(name).and_then(toml_edit::Item::as_value), value.as_value_mut()) {
             if (old.as_str(), old.as_bool()) == (new.as_str(), new.as_bool()) {
@@ -139,19 +151,62 @@ pub struct Last {
     pub runtime: Files,
 }
 
-/// `.sagents/<context>/files.toml`: what the generator put there.
+/// `.sagents/<context>/files.toml`: what the generator put there. Texts are known by their digest.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// Merged by reruns; each has its last rendering under `base/`.
-    #[serde(default)]
-    pub generated: Vec<Utf8PathBuf>,
-    /// Created once, the host's from then on.
-    #[serde(default)]
-    pub once: Vec<Utf8PathBuf>,
+    /// Created once, and the host's as soon as they are changed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub once: BTreeMap<Utf8PathBuf, String>,
+    /// Merged by reruns; each has its last rendering under `base/`, whose digest this is.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub generated: BTreeMap<Utf8PathBuf, String>,
+    /// Files that were left with conflicts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub conflicts: BTreeMap<Utf8PathBuf, Conflict>,
+    /// The scope type, if it was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Created>,
     /// Emitted migrations, in order. They are never rewritten.
-    #[serde(default)]
-    pub migrations: Vec<Utf8PathBuf>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub migrations: Vec<Emitted>,
+}
+
+/// A merge that somebody has to finish. When they have, what was merged in is the base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conflict {
+    /// The file before it got markers: if it is like that again, the merge was undone.
+    pub before: String,
+    /// What was merged in, which is kept under `merging/`.
+    pub merging: String,
+}
+
+/// A piece of Rust that was put into a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Created {
+    pub file: Utf8PathBuf,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Emitted {
+    pub file: Utf8PathBuf,
+    pub digest: String,
+}
+
+/// What a generated file was when it was last generated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Base {
+    /// It was never generated.
+    Unknown,
+    /// It was, but what it was then is not there any more, or is not what it was.
+    Lost {
+        file: Utf8PathBuf,
+    },
+    Known(String),
 }
 
 impl Last {
@@ -169,16 +224,20 @@ impl Last {
         Ok(Self { schema, resolved, files, runtime })
     }
 
-    /// Where the last rendering of a file is kept, if the file was generated.
-    pub fn base(&self, context: &ModulePath, path: &Utf8Path) -> Option<Utf8PathBuf> {
-        let knows = |files: &Files| files.generated.iter().any(|known| known == path);
-        if knows(&self.files) {
-            Some(base_file(context, path))
-        } else if knows(&self.runtime) {
-            Some(base_file(&ModulePath::runtime(), path))
-        } else {
-            None
-        }
+    /// An option as it was resolved.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.resolved.get(name).and_then(toml::Value::as_str)
+    }
+
+    /// What was remembered with a home: the context, or the runtime.
+    pub fn of(&self, home: &ModulePath) -> &Files {
+        if *home == ModulePath::runtime() { &self.runtime } else { &self.files }
+    }
+
+    /// The scripts that make the tables, in order.
+    pub fn scripts(&self) -> Vec<Utf8PathBuf> {
+        let files = self.files.migrations.iter().map(|emitted| emitted.file.clone());
+        files.filter(|file| !file.as_str().ends_with(".down.sql")).collect()
     }
 }
 
@@ -189,6 +248,29 @@ impl Files {
             None => Ok(Self::default()),
         }
     }
+
+    /// The last rendering of a file.
+    pub fn base(&self, tree: &Tree, home: &ModulePath, path: &Utf8Path) -> Result<Base> {
+        kept(tree, self.generated.get(path), base_file(home, path))
+    }
+
+    /// What was merged into a file that got conflicts.
+    pub fn merging(&self, tree: &Tree, home: &ModulePath, path: &Utf8Path) -> Result<Base> {
+        kept(tree, self.conflicts.get(path).map(|conflict| &conflict.merging), merging_file(home, path))
+    }
+}
+
+/// A text that was kept, if it is still what it was.
+fn kept(tree: &Tree, digest: Option<&String>, file: Utf8PathBuf) -> Result<Base> {
+    let Some(expected) = digest else { return Ok(Base::Unknown) };
+    let text = tree.read(&file)?.filter(|text| self::digest(text) == *expected);
+    Ok(text.map_or(Base::Lost { file }, |text| Base::Known(text.replace("\r\n", "\n"))))
+}
+
+/// A text in short. A checkout may have turned its line ends.
+pub fn digest(text: &str) -> String {
+    let digest = Sha256::digest(text.replace("\r\n", "\n"));
+    digest.iter().take(16).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
 pub fn schema_file(context: &ModulePath) -> Utf8PathBuf {
@@ -206,6 +288,11 @@ pub fn resolved_file(context: &ModulePath) -> Utf8PathBuf {
 /// Where the last rendering of a file is kept, unformatted.
 pub fn base_file(context: &ModulePath, path: &Utf8Path) -> Utf8PathBuf {
     directory(context).join("base").join(path)
+}
+
+/// Where a rendering is kept that was merged into a file with conflicts.
+pub fn merging_file(context: &ModulePath, path: &Utf8Path) -> Utf8PathBuf {
+    directory(context).join("merging").join(path)
 }
 
 fn directory(context: &ModulePath) -> Utf8PathBuf {

@@ -19,7 +19,7 @@ use crate::host::Host;
 use crate::host::manifest::Sqlx;
 use crate::host::migrations;
 use crate::host::source::{self, Lookup};
-use crate::memory::{Given, Recorded};
+use crate::memory::{Given, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
 use crate::schema::{self, OwnerColumn, OwnerKey};
 
@@ -37,12 +37,14 @@ pub struct Options {
     pub wire: bool,
     /// sqlx under another name in the host's Cargo.toml.
     pub sqlx_name: Option<String>,
+    /// How rows get another owner.
+    pub backfill: Option<String>,
     /// What was assumed, for the report.
     pub notes: Vec<String>,
 }
 
 impl Options {
-    pub fn resolve(context: ModulePath, given: &Given, host: &Host, recorded: &Recorded) -> Result<Self> {
+    pub fn resolve(context: ModulePath, given: &Given, host: &Host, recorded: &Recorded, last: &Last) -> Result<Self> {
         let Given {
             scope,
             owner_type,
@@ -56,6 +58,8 @@ impl Options {
             migrations,
             no_wire,
             no_tests,
+            backfill,
+            ejected: _,
         } = given;
         let scope = scope.as_deref().ok_or_else(|| {
             Failure::usage("--scope is missing: the type that says who is asking")
@@ -85,7 +89,10 @@ impl Options {
         let mut notes = Vec::new();
         let inquiry =
             Inquiry { context: &context, scope: &scope, given, host, migrations: &found, directory: &directory };
-        let lookup = source::lookup(&host.tree, &host.krate, &scope, &context)?;
+        let mut lookup = source::lookup(&host.tree, &host.krate, &scope, &context)?;
+        if is_untouched(&lookup, &scope, last, host)? {
+            lookup = Lookup::Absent;
+        }
         let owner = match owner_type.as_deref().unwrap_or(DEFAULT_OWNER) {
             "none" => {
                 inquiry.refuse_owner_options()?;
@@ -101,6 +108,7 @@ impl Options {
         }
         Ok(Self {
             create_scope: matches!(lookup, Lookup::Absent),
+            backfill: backfill.clone(),
             owner,
             prefix,
             database,
@@ -144,8 +152,20 @@ impl Options {
             database: self.database,
             migrations: self.migrations.clone(),
             tests: self.tests,
+            backfill: self.backfill.clone(),
         }
     }
+}
+
+/// A scope type that the generator made and nobody touched since is as good as absent: it is made anew.
+fn is_untouched(lookup: &Lookup, scope: &TypePath, last: &Last, host: &Host) -> Result<bool> {
+    let (Lookup::Found(definition), Some(created)) = (lookup, &last.files.scope) else { return Ok(false) };
+    if definition.file != created.file {
+        return Ok(false);
+    }
+    let text = host.tree.read(&created.file)?.unwrap_or_default();
+    let same_name = created.text.contains(&format!("pub struct {}", scope.name));
+    Ok(same_name && source::untouched(&text, &created.text).is_some())
 }
 
 /// The options with every default filled in.
@@ -169,6 +189,9 @@ pub struct Resolved {
     pub database: Database,
     pub migrations: Utf8PathBuf,
     pub tests: bool,
+    /// The one that was used last; it is for one change of owner and no other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<String>,
 }
 
 pub const DEFAULT_PREFIX: &str = "sagents_";

@@ -2,6 +2,7 @@
 //! value. Planning a path twice is a bug that shows at once.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use chrono::{DateTime, Utc};
@@ -10,13 +11,15 @@ use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::Host;
 use crate::host::manifest::{Need, SqlxVersion};
-use crate::host::migrations;
+use crate::host::migrations::{self, Catalog, Migrations};
 use crate::host::modules::{self, Declaration, Found, Module};
-use crate::memory::{self, Files, Given, Last};
+use crate::host::source;
+use crate::memory::{self, Created, Given, Last};
 use crate::names::{ModulePath, Name, crate_name};
 use crate::options::Options;
+use crate::schema::transition::{Addition, Wish, transition};
 use crate::schema::{self, Schema, sql};
-use crate::templates::{self, Words};
+use crate::templates::{self, Tables, Words};
 
 #[derive(Debug)]
 pub struct Plan {
@@ -25,6 +28,26 @@ pub struct Plan {
     pub unwired: Vec<(Utf8PathBuf, Vec<String>)>,
     /// Migrations that this run adds.
     pub migrations: Vec<Utf8PathBuf>,
+    /// They take the place of earlier ones, which were deleted before they ran.
+    pub migrations_anew: bool,
+    /// The scope type, if the generator made it and nobody touched it since.
+    pub scope: Option<Created>,
+    /// Generated files that the host took over.
+    pub ejected: Vec<Utf8PathBuf>,
+    /// `sagents.toml` knew the context before.
+    pub recorded: bool,
+}
+
+/// What a plan starts from, beside the options.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    pub given: &'a Given,
+    pub last: &'a Last,
+    pub recorded: bool,
+    /// How rows get another owner, if that was said for this run.
+    pub backfill: Option<&'a str>,
+    pub drop_old_owner: bool,
+    pub now: DateTime<Utc>,
 }
 
 /// What should stand at a path, and whose it is.
@@ -43,37 +66,47 @@ pub enum Planned {
     Memory(String),
 }
 
-pub fn plan(options: &Options, given: &Given, host: &Host, last: &Last, now: DateTime<Utc>) -> Result<Plan> {
+pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
     let schema = schema::schema(&options.prefix, options.owner_column().as_ref());
-    let mut builder = Builder::new(options, host, last);
-    let migrations = builder.migrate(&schema, now)?;
+    let mut builder = Builder::new(options, host, start);
+    builder.schema = schema.clone();
+    let migrations = builder.migrate(&schema)?;
     builder.add_scope()?;
     let module = builder.place(&options.context, true)?;
     builder.add_runtime()?;
-    let words = Words::new(options, module.public, &crate_name(&host.package), &migrations);
+    let tables = builder.tables(migrations);
+    let words = Words::new(options, module.public, &crate_name(&host.package), &tables);
     builder.add_context(&module, &words);
     builder.wire_manifest()?;
-    if host.is_new() {
+    if host.is_new() || builder.was_created(Utf8Path::new("src/main.rs")) {
         builder.add_init(&words);
     }
-    builder.remember(given, &schema, migrations)?;
+    builder.remember()?;
     Ok(builder.finish())
 }
 
 struct Builder<'a> {
     options: &'a Options,
     host: &'a Host,
-    last: &'a Last,
+    start: Start<'a>,
     files: BTreeMap<Utf8PathBuf, Planned>,
     /// The host's files that get lines added, as they are so far.
     edits: BTreeMap<Utf8PathBuf, (String, Vec<String>)>,
     migrations: Vec<Utf8PathBuf>,
+    migrations_anew: bool,
+    /// The tables after all migrations, and the columns that the host added: to which table, and as what.
+    schema: Schema,
+    additions: Vec<(usize, String)>,
+    scope: Option<Created>,
 }
 
 impl<'a> Builder<'a> {
-    fn new(options: &'a Options, host: &'a Host, last: &'a Last) -> Self {
+    fn new(options: &'a Options, host: &'a Host, start: Start<'a>) -> Self {
         let edits = host.laid.iter().map(|(path, text)| (path.clone(), (text.clone(), Vec::new()))).collect();
-        Self { options, host, last, files: BTreeMap::new(), edits, migrations: Vec::new() }
+        let (files, migrations) = (BTreeMap::new(), Vec::new());
+        let schema = Schema { tables: Vec::new() };
+        let additions = Vec::new();
+        Self { options, host, start, files, edits, migrations, migrations_anew: false, schema, additions, scope: None }
     }
 
     fn add(&mut self, path: impl Into<Utf8PathBuf>, planned: Planned) {
@@ -82,20 +115,21 @@ impl<'a> Builder<'a> {
         assert!(before.is_none(), "{path} is planned twice");
     }
 
-    /// Plans the migration unless an earlier run emitted it. Returns every script that makes the tables, in order.
-    fn migrate(&mut self, schema: &Schema, now: DateTime<Utc>) -> Result<Vec<Utf8PathBuf>> {
+    /// Plans the migration that makes the tables, or makes them what they should be, unless they are that already.
+    /// Returns every script so far, in order.
+    fn migrate(&mut self, schema: &Schema) -> Result<Vec<Utf8PathBuf>> {
+        let last = self.start.last;
         // A migration that was deleted before it ran is as good as never emitted.
-        let emitted = &self.last.files.migrations;
-        let is_gone = !emitted.is_empty() && emitted.iter().all(|path| !self.host.tree.is_file(path));
-        if let Some(before) = self.last.schema.as_ref().filter(|_| !is_gone) {
-            let database = self.last.resolved.get("database").and_then(toml::Value::as_str);
-            if before != schema || database.is_some_and(|name| name != self.options.database.name()) {
-                return Err(other_tables(self.options, &self.last.resolved));
-            }
-            return Ok(self.last.files.migrations.clone());
-        }
+        let emitted = last.scripts();
+        self.migrations_anew = !emitted.is_empty() && emitted.iter().all(|path| !self.host.tree.is_file(path));
         let directory = &self.options.migrations;
         let found = migrations::read(&self.host.tree, directory, self.options.database)?;
+        if let Some(before) = last.schema.as_ref().filter(|_| !self.migrations_anew) {
+            return self.change_tables(before, schema, &found);
+        }
+        if let Some(adopted) = self.adopt(schema, &found)? {
+            return Ok(adopted);
+        }
         if let Some(table) = schema.tables.iter().find(|table| found.catalog.table(&table.name).is_some()) {
             return Err(Failure::decision(format!(
                 "the migrations in {directory} make a table `{}` already",
@@ -105,16 +139,100 @@ impl<'a> Builder<'a> {
         }
         let prefix = self.options.prefix.as_str();
         let subject = if prefix.is_empty() { format!("{}_", self.options.context.last()) } else { prefix.to_owned() };
-        let stem = format!("{}_create_{}persistence", found.next_version(now), with_underscore(&subject));
-        let up = sql::create(schema, self.options.database);
+        let name = format!("create_{}persistence", with_underscore(&subject));
+        let (up, down) = (sql::create(schema, self.options.database), sql::drop(schema, self.options.database));
+        self.emit(&found, &name, up, down);
+        let forward = self.migrations.iter().filter(|path| !path.as_str().ends_with(".down.sql"));
+        Ok(forward.cloned().collect())
+    }
+
+    /// Plans the migration that makes the tables what they should be, if they are not.
+    fn change_tables(&mut self, before: &Schema, schema: &Schema, found: &Migrations) -> Result<Vec<Utf8PathBuf>> {
+        let (last, database) = (self.start.last, self.options.database);
+        let mut scripts = last.scripts();
+        let additions = additions(before, &found.catalog);
+        self.additions = additions
+            .iter()
+            .filter_map(|addition| {
+                let place = before.tables.iter().position(|table| table.name == addition.table)?;
+                Some((place, addition.definition.clone()))
+            })
+            .collect();
+        let wish = Wish {
+            backfill: self.start.backfill,
+            drop_old_owner: self.start.drop_old_owner,
+            same_owner: last.option("owner-type") == Some(self.options.resolved().owner_type.as_str()),
+            additions: &additions,
+        };
+        let Some(transition) = transition(before, schema, &wish)? else {
+            // Columns of former owners may be there still.
+            self.schema = before.clone();
+            return Ok(scripts);
+        };
+        if let Some(gone) = scripts.iter().find(|path| !self.host.tree.is_file(path)) {
+            return Err(Failure::decision(format!(
+                "{gone} was emitted and is gone, so the tables are not what they were"
+            ))
+            .help(format!("restore {gone} from version control")));
+        }
+        if database == Database::Sqlite {
+            refuse_keys_of_others(before, &found.catalog)?;
+        }
+        self.emit(found, &transition.name(), transition.up(database), transition.down(database));
+        self.schema = transition.schema().clone();
+        let forward = self.migrations.iter().filter(|path| !path.as_str().ends_with(".down.sql"));
+        scripts.extend(forward.cloned());
+        Ok(scripts)
+    }
+
+    /// How the generated tests make the tables.
+    fn tables(&self, scripts: Vec<Utf8PathBuf>) -> Tables {
+        if scripts.len() == 1 && self.additions.is_empty() {
+            return Tables::Scripts(scripts);
+        }
+        let database = self.options.database;
+        let mut text = sql::create(&self.schema, database);
+        if !self.additions.is_empty() {
+            text.push_str("\n-- What this project added.\n");
+        }
+        for (place, definition) in &self.additions {
+            let table = database.quote(&self.schema.tables[*place].name);
+            let _ = writeln!(text, "ALTER TABLE {table} ADD COLUMN {definition};");
+        }
+        Tables::Text(text)
+    }
+
+    /// A project that lost its memory: the migration that a first run would write is there, under whatever version.
+    fn adopt(&mut self, schema: &Schema, found: &Migrations) -> Result<Option<Vec<Utf8PathBuf>>> {
+        let (directory, database) = (&self.options.migrations, self.options.database);
+        let texts = [sql::create(schema, database), sql::drop(schema, database)];
+        let mut scripts = Vec::new();
+        for name in &found.files {
+            let path = directory.join(name);
+            let text = self.host.tree.read(&path)?.unwrap_or_default().replace("\r\n", "\n");
+            if texts.contains(&text) {
+                scripts.push((path, text));
+            }
+        }
+        if !self.start.recorded || !scripts.iter().any(|(_, text)| *text == texts[0]) {
+            return Ok(None);
+        }
+        for (path, text) in &scripts {
+            self.add(path.clone(), Planned::Migration(text.clone()));
+        }
+        let forward = scripts.into_iter().filter(|(_, text)| *text == texts[0]);
+        Ok(Some(forward.map(|(path, _)| path).collect()))
+    }
+
+    fn emit(&mut self, found: &Migrations, name: &str, up: String, down: String) {
+        let directory = &self.options.migrations;
+        let stem = format!("{}_{name}", found.next_version(self.start.now));
         if found.habit.reversible {
-            self.add_migration(directory.join(format!("{stem}.down.sql")), sql::drop(schema, self.options.database));
+            self.add_migration(directory.join(format!("{stem}.down.sql")), down);
             self.add_migration(directory.join(format!("{stem}.up.sql")), up);
         } else {
             self.add_migration(directory.join(format!("{stem}.sql")), up);
         }
-        let forward = self.migrations.iter().filter(|path| !path.as_str().ends_with(".down.sql"));
-        Ok(forward.cloned().collect())
     }
 
     fn add_migration(&mut self, path: Utf8PathBuf, text: String) {
@@ -133,10 +251,23 @@ impl<'a> Builder<'a> {
             self.place(&ModulePath::of(modules.iter().cloned()), false)?
         };
         let text = templates::scope_type(self.options, module.public);
+        self.scope = Some(Created { file: module.file.clone(), text: text.clone() });
+        let newline = |existing: &str| if existing.contains("\r\n") { "\r\n" } else { "\n" };
+        if let (Some(before), Some(existing)) = (&self.start.last.files.scope, self.current(&module.file)?)
+            && before.file == module.file
+            && let Some(place) = source::untouched(&existing, &before.text)
+        {
+            if before.text != text {
+                let mut replaced = existing.clone();
+                replaced.replace_range(place, &text.trim_end().replace('\n', newline(&existing)));
+                self.edit(module.file, replaced, format!("pub struct {}", self.options.scope.name));
+            }
+            return Ok(());
+        }
         if let Some(existing) = self.current(&module.file)?
             && !self.was_created(&module.file)
         {
-            let newline = if existing.contains("\r\n") { "\r\n" } else { "\n" };
+            let newline = newline(&existing);
             let gap = if existing.trim().is_empty() { "" } else { "\n" };
             let appended = format!("{}\n{gap}{text}", existing.trim_end()).replace("\r\n", "\n").replace('\n', newline);
             // Whoever adds it by hand needs all of it.
@@ -219,7 +350,7 @@ impl<'a> Builder<'a> {
 
     /// An earlier run created it, perhaps without the line that declares it.
     fn was_created(&self, file: &Utf8Path) -> bool {
-        self.last.files.once.iter().any(|created| created == file)
+        self.start.last.files.once.contains_key(file)
     }
 
     fn root(&self) -> Result<Module> {
@@ -277,38 +408,15 @@ fn main() {
         self.add(".gitignore", Planned::Once(ignored.to_owned()));
     }
 
-    /// What the next run needs to know.
-    fn remember(&mut self, given: &Given, schema: &Schema, migrations: Vec<Utf8PathBuf>) -> Result<()> {
+    /// What the next run needs to know of the options and the tables. `change` remembers the files.
+    fn remember(&mut self) -> Result<()> {
         let context = &self.options.context;
-        let mut files = Files { generated: Vec::new(), once: self.last.files.once.clone(), migrations };
-        let mut runtime = Files::default();
-        let mut bases = Vec::new();
-        for (path, planned) in &self.files {
-            match planned {
-                Planned::Generated { text, home } => {
-                    let inventory = if home == context { &mut files } else { &mut runtime };
-                    inventory.generated.push(path.clone());
-                    bases.push((memory::base_file(home, path), text.clone()));
-                }
-                Planned::Once(_) => files.once.push(path.clone()),
-                Planned::Edit { .. } | Planned::Migration(_) | Planned::Memory(_) => {}
-            }
-        }
-        files.once.extend(self.host.laid.iter().map(|(path, _)| path.clone()));
-        files.once.sort();
-        files.once.dedup();
         let resolved = toml::to_string(&self.options.resolved()).expect("resolved options are plain values");
-        let schema = serde_json::to_string_pretty(schema).expect("a schema is plain data") + "\n";
-        for (home, files) in [(context, files), (&ModulePath::runtime(), runtime)] {
-            let inventory = toml::to_string_pretty(&files).expect("a list of files is plain data");
-            self.add(memory::files_file(home), Planned::Memory(inventory));
-        }
+        let schema = serde_json::to_string_pretty(&self.schema).expect("a schema is plain data") + "\n";
         self.add(memory::resolved_file(context), Planned::Memory(resolved));
         self.add(memory::schema_file(context), Planned::Memory(schema));
-        self.add(memory::OPTIONS_FILE, Planned::Memory(memory::options_text(&self.host.tree, context, given)?));
-        for (path, text) in bases {
-            self.add(path, Planned::Memory(text));
-        }
+        let options = memory::options_text(&self.host.tree, context, self.start.given)?;
+        self.add(memory::OPTIONS_FILE, Planned::Memory(options));
         Ok(())
     }
 
@@ -334,7 +442,16 @@ fn main() {
                 unwired.push((path, added));
             }
         }
-        Plan { files: self.files, unwired, migrations: self.migrations }
+        let ejected = self.start.given.ejected.clone().unwrap_or_default();
+        Plan {
+            files: self.files,
+            unwired,
+            migrations: self.migrations,
+            migrations_anew: self.migrations_anew,
+            scope: self.scope,
+            ejected,
+            recorded: self.start.recorded,
+        }
     }
 }
 
@@ -382,31 +499,39 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
     Ok(needs)
 }
 
-/// The tables would be others than those that a migration has made: because of which options, and what keeps them.
-fn other_tables(options: &Options, before: &toml::Table) -> Failure {
-    const OPTIONS: [&str; 6] = ["owner-type", "owner-field", "owner-id", "owner-table", "table-prefix", "database"];
-    let now = toml::Table::try_from(options.resolved()).expect("resolved options are plain values");
-    let value =
-        |table: &toml::Table, option: &str| table.get(option).and_then(|value| value.as_str().map(str::to_owned));
-    let quoted = |value: &str| if value.is_empty() { "''".to_owned() } else { value.to_owned() };
-    let (mut differences, mut flags) = (Vec::new(), Vec::new());
-    for option in OPTIONS {
-        let (before, now) = (value(before, option), value(&now, option));
-        if before != now {
-            let show =
-                |value: &Option<String>| value.as_deref().map_or("absent".to_owned(), |v| format!("`{}`", quoted(v)));
-            differences.push(format!("{option} was {} and is now {}", show(&before), show(&now)));
-            flags.extend(before.map(|before| format!("--{option} {}", quoted(&before))));
+/// The columns that migrations of the host's own added to our tables.
+fn additions(schema: &Schema, catalog: &Catalog) -> Vec<Addition> {
+    let mut additions = Vec::new();
+    for table in &schema.tables {
+        let Some(found) = catalog.table(&table.name) else { continue };
+        for column in found.columns.iter().filter(|column| table.column(&column.name).is_none()) {
+            additions.push(Addition {
+                table: table.name.clone(),
+                column: column.name.clone(),
+                definition: column.definition.clone(),
+            });
         }
     }
-    let differences =
-        if differences.is_empty() { "this version makes others".to_owned() } else { differences.join(", ") };
-    let keep = if flags.is_empty() { String::new() } else { format!("keep them with `{}`, or ", flags.join(" ")) };
-    Failure::decision(format!(
-        "the tables of `{}` are in a migration already, and would have to change: {differences}",
-        options.context.key()
-    ))
-    .help(format!("this version does not change tables: {keep}generate another context"))
+    additions
+}
+
+/// Where tables are built anew, what refers to them from outside would be deleted with the old ones.
+fn refuse_keys_of_others(schema: &Schema, catalog: &Catalog) -> Result<()> {
+    let own = |name: &str| schema.tables.iter().any(|table| table.name.eq_ignore_ascii_case(name));
+    for table in &schema.tables {
+        if let Some(other) = catalog.referring(&table.name).find(|other| !own(&other.name)) {
+            return Err(Failure::decision(format!(
+                "the table `{}` has a foreign key to `{}`, which SQLite has to build anew: its rows would go with the old one",
+                other.name, table.name
+            ))
+            .help(format!(
+                "take that foreign key away in a migration of your own, run this again, and add it again afterwards; \
+                 or let `{}` refer to nothing",
+                other.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn with_underscore(subject: &str) -> String {

@@ -9,8 +9,9 @@ use serde::Serialize;
 use similar::TextDiff;
 
 use crate::change::{Action, Change};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::options::Resolved;
+use crate::verdict::{Problem, State, Verdict};
 
 const BOLD: Style = Style::new().bold();
 const GREEN: Style = AnsiColor::Green.on_default();
@@ -44,7 +45,7 @@ impl Report<'_> {
         }
         for change in self.changes.iter().filter(|change| shows(change)) {
             let (style, word) = word(change.action);
-            let remark = if change.action == Action::Deleted { " (by you; it stays so)" } else { "" };
+            let remark = remark(change.action);
             let _ = writeln!(text, "  {style}{word:9}{style:#} {}{remark}", change.path);
             for line in &change.added {
                 let _ = writeln!(text, "            {CYAN}+ {line}{CYAN:#}");
@@ -70,6 +71,10 @@ impl Report<'_> {
     }
 
     pub fn json(&self) -> String {
+        pretty(&self.value())
+    }
+
+    pub fn value(&self) -> serde_json::Value {
         #[derive(Serialize)]
         struct File<'a> {
             path: &'a str,
@@ -99,7 +104,7 @@ impl Report<'_> {
             notes: &'a [String],
             next: &'a [Step],
         }
-        pretty(&Json {
+        let json = Json {
             context: &self.resolved.context,
             changed: self.changes.iter().any(Change::writes),
             dry_run: self.dry_run,
@@ -108,13 +113,15 @@ impl Report<'_> {
             unwired: self.unwired.iter().map(|(path, lines)| Unwired { path: path.as_str(), lines }).collect(),
             notes: self.notes,
             next: self.next,
-        })
+        };
+        serde_json::to_value(json).expect("a report is plain data")
     }
 
     fn headline(&self) -> String {
         let Resolved { context, owner_type, owner_field, owner_id, table_prefix, database, .. } = self.resolved;
         let verb = match (self.dry_run, self.changes.iter().any(Change::writes)) {
             _ if self.changes.iter().any(Change::is_undecided) => "Needs a decision:",
+            _ if self.changes.iter().any(|change| change.action == Action::Unresolved) => "Has conflicts:",
             (_, false) => "Up to date:",
             (true, true) => "Would generate",
             (false, true) => "Generated",
@@ -130,15 +137,12 @@ impl Report<'_> {
 /// The whole difference, as `patch` reads it. The generator's memory is left out.
 pub fn diff(changes: &[Change]) -> String {
     let mut text = String::new();
-    for change in changes
-        .iter()
-        .filter(|change| !change.memory && change.action != Action::Unchanged && change.action != Action::Deleted)
-    {
+    for change in changes.iter().filter(|change| !change.memory && change.writes()) {
         let before = change.before.as_deref().unwrap_or_default();
         let from = if change.before.is_some() { format!("a/{}", change.path) } else { "/dev/null".to_owned() };
         let difference = TextDiff::from_lines(before, &change.after);
-        let difference =
-            difference.unified_diff().context_radius(3).header(&from, &format!("b/{}", change.path)).to_string();
+        let to = if change.action == Action::Removed { "/dev/null".to_owned() } else { format!("b/{}", change.path) };
+        let difference = difference.unified_diff().context_radius(3).header(&from, &to).to_string();
         for line in difference.split_inclusive('\n') {
             let style = match line.as_bytes().first() {
                 Some(b'+') => GREEN,
@@ -174,6 +178,7 @@ pub fn list(contexts: &[Resolved]) -> String {
             database,
             migrations,
             tests,
+            backfill,
         } = resolved;
         let _ = writeln!(text, "{BOLD}{context}{BOLD:#}");
         let key = owner_key.as_deref().map(|key| format!(" ({key})")).unwrap_or_default();
@@ -188,6 +193,7 @@ pub fn list(contexts: &[Resolved]) -> String {
             ("database", Some(database.name().to_owned())),
             ("migrations", Some(migrations.to_string())),
             ("tests", Some(if *tests { "yes" } else { "no" }.to_owned())),
+            ("backfill", backfill.clone()),
         ];
         for (name, value) in rows {
             if let Some(value) = value {
@@ -228,8 +234,71 @@ pub fn ask_scope(default: &str) -> String {
     format!("{BOLD}Scope type, which says who is asking{BOLD:#} [{default}]: ")
 }
 
+/// A file that nobody has to think of is not shown.
 fn shows(change: &Change) -> bool {
-    !change.memory && change.action != Action::Unchanged
+    !change.memory && !matches!(change.action, Action::Unchanged | Action::Edited | Action::Ejected)
+}
+
+fn remark(action: Action) -> &'static str {
+    match action {
+        Action::Deleted => " (by you; it stays so)",
+        Action::Conflict => " (look for `<<<<<<<`)",
+        Action::EjectedOutdated => " (it would have changed)",
+        Action::Orphaned => " (not generated any more; it has your edits)",
+        Action::Altered => " (since it was emitted; sqlx refuses it where it ran)",
+        Action::Missing => " (it was emitted; restore it from version control)",
+        _ => "",
+    }
+}
+
+/// The verdicts for people: what is wrong, and what mends it.
+pub fn check(verdicts: &[Verdict]) -> String {
+    let mut text = String::new();
+    for verdict in verdicts {
+        let Verdict { context, files, error } = verdict;
+        let count = |state: State| files.iter().filter(|file| file.state == state).count();
+        let _ = match verdict.problems() {
+            0 => writeln!(
+                text,
+                "{BOLD}{context}{BOLD:#}: {GREEN}up to date{GREEN:#} ({} pristine, {} edited, {} ejected)",
+                count(State::Pristine),
+                count(State::Edited),
+                count(State::Ejected)
+            ),
+            1 => writeln!(text, "{BOLD}{context}{BOLD:#}: {RED}1 problem{RED:#}"),
+            problems => writeln!(text, "{BOLD}{context}{BOLD:#}: {RED}{problems} problems{RED:#}"),
+        };
+        for file in files.iter().filter(|file| file.is_notable()) {
+            let style = if file.exit == Exit::Success { YELLOW } else { RED };
+            let _ = writeln!(text, "  {style}{:9}{style:#} {}{}", file.state.word(), file.path, file.remark);
+        }
+        for mend in verdict.mends() {
+            let _ = writeln!(text, "  {CYAN}help:{CYAN:#} {mend}");
+        }
+        if let Some(Problem { what, help, exit: _ }) = error {
+            let _ = writeln!(text, "  {RED}error:{RED:#} {what}");
+            if let Some(help) = help {
+                let _ = writeln!(text, "  {CYAN}help:{CYAN:#} {help}");
+            }
+        }
+    }
+    text
+}
+
+pub fn check_json(verdicts: &[Verdict]) -> String {
+    #[derive(Serialize)]
+    struct Json<'a> {
+        ok: bool,
+        exit: u8,
+        contexts: &'a [Verdict],
+    }
+    let exit = verdicts.iter().map(Verdict::exit).max_by_key(|exit| *exit as u8).unwrap_or(Exit::Success);
+    pretty(&Json { ok: exit == Exit::Success, exit: exit as u8, contexts: verdicts })
+}
+
+/// Several reports as one document.
+pub fn values(reports: &[serde_json::Value]) -> String {
+    pretty(&reports)
 }
 
 fn word(action: Action) -> (Style, &'static str) {
@@ -238,9 +307,18 @@ fn word(action: Action) -> (Style, &'static str) {
         Action::Updated => (GREEN, "updated"),
         Action::Unchanged => (Style::new(), "unchanged"),
         Action::Deleted => (YELLOW, "deleted"),
-        Action::Edited => (RED, "edited"),
+        Action::Merged => (GREEN, "merged"),
+        Action::Conflict => (RED, "conflict"),
+        Action::Unresolved => (RED, "conflict"),
+        Action::Edited => (Style::new(), "edited"),
+        Action::Ejected | Action::EjectedOutdated => (YELLOW, "ejected"),
+        Action::Removed => (YELLOW, "removed"),
+        Action::Orphaned => (YELLOW, "orphaned"),
         Action::Foreign => (RED, "in the way"),
+        Action::Lost => (RED, "lost"),
         Action::Replaced => (YELLOW, "replaced"),
+        Action::Altered => (RED, "altered"),
+        Action::Missing => (RED, "missing"),
     }
 }
 

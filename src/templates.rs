@@ -7,6 +7,15 @@ use crate::database::{Database, Dialect};
 use crate::host::source::{Access, IdType, Seen};
 use crate::options::{Options, Owner, Storage};
 
+/// How generated tests make the tables.
+#[derive(Debug)]
+pub enum Tables {
+    /// By the migrations, relative to the package.
+    Scripts(Vec<Utf8PathBuf>),
+    /// By the tables as they are now: migrations that changed them need the host's own tables and rows.
+    Text(String),
+}
+
 /// The words that every template of a context uses.
 #[derive(Debug)]
 pub struct Words {
@@ -43,8 +52,8 @@ pub struct Words {
     owner_param: &'static str,
     owner_json: &'static str,
     dialect: Dialect,
-    /// What only the tests say: the scripts that make the tables, relative to the package, the owner's table, whose
-    /// conversation it is that housekeeping leaves, and a tenant by hand.
+    /// What only the tests say: how the tables are made, each as a Rust expression, the owner's table, whose conversation
+    /// it is that housekeeping leaves, and a tenant by hand.
     migrations: Vec<String>,
     stand_in: Option<StandIn>,
     other: &'static str,
@@ -83,7 +92,7 @@ struct OwnerWords {
 }
 
 impl Words {
-    pub fn new(options: &Options, public: bool, krate: &str, scripts: &[Utf8PathBuf]) -> Self {
+    pub fn new(options: &Options, public: bool, krate: &str, tables: &Tables) -> Self {
         let Options {
             context,
             scope,
@@ -95,6 +104,7 @@ impl Words {
             tests,
             wire: _,
             sqlx_name: _,
+            backfill: _,
             notes: _,
         } = options;
         let table = |suffix: &str| database.quote(&format!("{}{suffix}", prefix.as_str()));
@@ -137,7 +147,13 @@ impl Words {
             owner_arg: if_owner("&owner, ", ""),
             owner_param: if_owner("owner: &Owner,", ""),
             owner_json: if_owner("owner.to_json()", "Owner::to_json()"),
-            migrations: scripts.iter().map(ToString::to_string).collect(),
+            migrations: match tables {
+                Tables::Scripts(scripts) => scripts
+                    .iter()
+                    .map(|script| format!(r#"include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{script}"))"#))
+                    .collect(),
+                Tables::Text(text) => vec![format!("r#\"\n{text}\"#")],
+            },
             stand_in: owner.as_ref().and_then(|owner| stand_in(owner, *database)),
             other: if_owner("bob", "alice"),
             bind_alice: if_owner("\n.bind(alice().id())", ""),

@@ -35,6 +35,8 @@ pub enum Versions {
 
 #[derive(Debug)]
 pub struct Migrations {
+    /// The names of the scripts, in order.
+    pub files: Vec<String>,
     pub habit: Habit,
     /// The newest version that is taken.
     pub last: Option<i64>,
@@ -59,7 +61,8 @@ pub fn read(tree: &Tree, directory: &Utf8Path, database: Database) -> Result<Mig
         catalog.apply(&tree.read(&directory.join(script.file))?.unwrap_or_default());
     }
     let last = scripts.last().map(|script| script.version);
-    Ok(Migrations { habit: habit(&scripts), last, catalog })
+    let files = scripts.iter().map(|script| script.file.to_owned()).collect();
+    Ok(Migrations { files, habit: habit(&scripts), last, catalog })
 }
 
 impl Migrations {
@@ -150,6 +153,8 @@ pub struct Column {
     pub name: String,
     /// The declared type in upper case; empty if there is none.
     pub declared: String,
+    /// As in `CREATE TABLE`, its name included.
+    pub definition: String,
     /// It is the primary key, or a part of it.
     pub primary_key: bool,
     /// It alone is unique by a constraint or an index of its own.
@@ -163,6 +168,13 @@ impl Catalog {
 
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.get(&name.to_lowercase())
+    }
+
+    /// A table with a foreign key to another one.
+    pub fn referring(&self, name: &str) -> impl Iterator<Item = &Table> {
+        let name = name.to_lowercase();
+        let refers = move |table: &&Table| table.references.iter().any(|other| other.to_lowercase() == name);
+        self.tables.values().filter(refers)
     }
 
     pub fn forget(&mut self, name: &str) {
@@ -275,7 +287,14 @@ impl Table {
             return;
         }
         let declared = definition.data_type.to_string().to_uppercase();
-        self.columns.push(Column { name: name.clone(), declared, primary_key: false, unique: false });
+        let written = definition.to_string();
+        self.columns.push(Column {
+            name: name.clone(),
+            declared,
+            definition: written,
+            primary_key: false,
+            unique: false,
+        });
         for option in definition.options {
             match option.option {
                 ColumnOption::PrimaryKey(_) => self.set_primary_key(vec![name.clone()]),

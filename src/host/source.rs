@@ -14,6 +14,10 @@ mod tests;
 pub use self::access::{Access, IdType, Owner, Seen, Step, follow, infer};
 pub use self::definition::Definition;
 
+use std::ops::Range;
+
+use syn::spanned::Spanned as _;
+
 use self::reader::{Entry, FUEL, Reader};
 use crate::failure::Result;
 use crate::host::modules::Crate;
@@ -44,4 +48,24 @@ pub fn lookup(tree: &Tree, krate: &Crate, ty: &TypePath, context: &ModulePath) -
         Entry::Absent | Entry::Module(_) => Ok(Lookup::Absent),
         entry => Ok(reader.define(entry)?.map_or(Lookup::Opaque, Lookup::Found)),
     }
+}
+
+/// Where a struct that was put into a file stands, if it is as it was. Formatting does not count.
+pub fn untouched(text: &str, created: &str) -> Option<Range<usize>> {
+    let name = syn::parse_str::<syn::ItemStruct>(created).ok()?.ident;
+    let plain = text.trim_start_matches('\u{feff}');
+    let file = syn::parse_file(plain).ok()?;
+    let item = file.items.iter().find_map(|item| match item {
+        syn::Item::Struct(item) if item.ident == name => Some(item),
+        _ => None,
+    })?;
+    let (range, skipped) = (item.span().byte_range(), text.len() - plain.len());
+    let range = range.start + skipped..range.end + skipped;
+    (squeezed(text.get(range.clone())?) == squeezed(created)).then_some(range)
+}
+
+/// A text without what a formatter may change.
+fn squeezed(text: &str) -> String {
+    let text: String = text.split_whitespace().collect();
+    text.replace(",)", ")").replace(",}", "}")
 }

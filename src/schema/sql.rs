@@ -20,17 +20,26 @@ fn preconditions(schema: &Schema, database: Database) -> Option<String> {
     if database == Database::Sqlite {
         return None;
     }
-    let fail = |condition: &str, message: &str, arguments: &str| {
-        let message = database.string_literal(message);
-        format!("    IF {condition} THEN\n        RAISE EXCEPTION {message}{arguments};\n    END IF;\n")
-    };
     let mut checks = fail(
         "NOT has_schema_privilege(current_schema(), 'CREATE')",
         "the role % may not create tables in the schema %: let its owner GRANT CREATE ON SCHEMA % TO %",
         ",\n            current_user, current_schema(), current_schema(), current_user",
+        database,
     );
+    checks += &owner_checks(&foreign_keys_to_others(schema), database);
+    Some(format!("-- Says what is missing before anything is made.\nDO $$\nBEGIN\n{checks}END\n$$;\n"))
+}
+
+/// The foreign keys onto tables that are not ours.
+pub(super) fn foreign_keys_to_others(schema: &Schema) -> Vec<&ForeignKey> {
     let own = |key: &&ForeignKey| schema.tables.iter().any(|table| table.name == key.table);
-    for key in schema.tables.iter().flat_map(|table| &table.foreign_keys).filter(|key| !own(key)) {
+    schema.tables.iter().flat_map(|table| &table.foreign_keys).filter(|key| !own(key)).collect()
+}
+
+/// Whether these foreign keys can be made, as a part of a `DO` block.
+pub(super) fn owner_checks(keys: &[&ForeignKey], database: Database) -> String {
+    let mut checks = String::new();
+    for key in keys {
         let table = referenced(key, database);
         let (literal, shown) = (database.string_literal(&table), table.replace('%', "%%"));
         checks += &fail(
@@ -39,51 +48,69 @@ fn preconditions(schema: &Schema, database: Database) -> Option<String> {
                 "the table {shown} of the owners is missing: make it in an earlier migration, or name another with --owner-table"
             ),
             "",
+            database,
         );
         checks += &fail(
             &format!("NOT has_table_privilege({literal}, 'REFERENCES')"),
             &format!("the role % may not refer to {shown}: let its owner GRANT REFERENCES ON {shown} TO %"),
             ",\n            current_user, current_user",
+            database,
         );
     }
-    Some(format!("-- Says what is missing before anything is made.\nDO $$\nBEGIN\n{checks}END\n$$;\n"))
+    checks
+}
+
+/// A part of a `DO` block. Every `%` in the message stands for one of the arguments.
+pub(super) fn fail(condition: &str, message: &str, arguments: &str, database: Database) -> String {
+    let message = database.string_literal(message);
+    format!("    IF {condition} THEN\n        RAISE EXCEPTION {message}{arguments};\n    END IF;\n")
 }
 
 fn create_table(table: &Table, database: Database) -> String {
+    let indexes = table.indexes.iter().map(|index| create_index(index, table, database));
+    indexes.fold(create_bare_table(table, &[], database), |sql, index| sql + &index)
+}
+
+/// The statement that makes a table, without its indexes. More columns may follow our own.
+pub(super) fn create_bare_table(table: &Table, more: &[&str], database: Database) -> String {
     let mut lines: Vec<String> = table.columns.iter().map(|column| define(column, database)).collect();
+    lines.extend(more.iter().map(|&definition| definition.to_owned()));
     let named = |suffix: &str| database.constraint_name(&table.name, suffix);
     lines.push(format!("{}PRIMARY KEY ({})", named("pkey"), list(&table.primary_key, database)));
     lines.extend(table.unique.iter().map(|columns| format!("{}UNIQUE ({})", named("key"), list(columns, database))));
     lines.extend(table.foreign_keys.iter().map(|key| format!("{}{}", named("fkey"), reference(key, database))));
-    let conditions =
-        table.columns.iter().filter_map(|column| database.condition(column.kind, &database.quote(&column.name)));
+    let conditions = table.columns.iter().filter_map(|column| condition(column, database));
     lines.extend(conditions.chain(table.checks.iter().cloned()).map(|condition| format!("CHECK ({condition})")));
-    let mut sql = format!(
+    format!(
         "-- {}\nCREATE TABLE {} (\n    {}\n){};\n",
         table.about,
         database.quote(&table.name),
         lines.join(",\n    "),
         database.table_options(table.clustered)
-    );
-    for index in &table.indexes {
-        sql.push_str(&create_index(index, table, database));
-    }
-    sql
+    )
 }
 
-fn define(column: &Column, database: Database) -> String {
+/// What holds for every value of a column. A former owner's is held to nothing, so that nothing keeps it from going.
+pub(super) fn condition(column: &Column, database: Database) -> Option<String> {
+    if column.retired { None } else { database.condition(column.kind, &database.quote(&column.name)) }
+}
+
+pub(super) fn define(column: &Column, database: Database) -> String {
     let null = if column.nullable { "" } else { " NOT NULL" };
-    let default = match column.default {
-        Some(Default::False) => format!(" DEFAULT {}", database.false_literal()),
-        Some(Default::Zero) => " DEFAULT 0".to_owned(),
-        Some(Default::EmptyObject) => " DEFAULT '{}'".to_owned(),
-        None => String::new(),
-    };
+    let default = column.default.map(|default| format!(" DEFAULT {}", literal(default, database))).unwrap_or_default();
     format!("{} {}{null}{default}", database.quote(&column.name), database.column_type(column.kind))
 }
 
+pub(super) fn literal(default: Default, database: Database) -> &'static str {
+    match default {
+        Default::False => database.false_literal(),
+        Default::Zero => "0",
+        Default::EmptyObject => "'{}'",
+    }
+}
+
 /// What is referenced takes what references it along when it goes.
-fn reference(key: &ForeignKey, database: Database) -> String {
+pub(super) fn reference(key: &ForeignKey, database: Database) -> String {
     format!(
         "FOREIGN KEY ({}) REFERENCES {} ({}) ON DELETE CASCADE",
         list(&key.columns, database),
@@ -92,12 +119,12 @@ fn reference(key: &ForeignKey, database: Database) -> String {
     )
 }
 
-fn referenced(key: &ForeignKey, database: Database) -> String {
+pub(super) fn referenced(key: &ForeignKey, database: Database) -> String {
     let parts = key.schema.iter().chain([&key.table]);
     parts.map(|part| database.quote(part)).collect::<Vec<_>>().join(".")
 }
 
-fn create_index(index: &Index, table: &Table, database: Database) -> String {
+pub(super) fn create_index(index: &Index, table: &Table, database: Database) -> String {
     let columns: Vec<_> = index
         .columns
         .iter()
@@ -112,6 +139,6 @@ fn create_index(index: &Index, table: &Table, database: Database) -> String {
     )
 }
 
-fn list(columns: &[String], database: Database) -> String {
+pub(super) fn list(columns: &[String], database: Database) -> String {
     columns.iter().map(|column| database.quote(column)).collect::<Vec<_>>().join(", ")
 }

@@ -22,9 +22,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::sagents::{Expect, Message, State, Todo, ToolCall};
 
+/// What makes the tables.
 const MIGRATIONS: &[&str] = &[
 {%- for migration in w.migrations %}
-    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{{ migration }}")),
+    {{ migration }},
 {%- endfor %}
 ];
 

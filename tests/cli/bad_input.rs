@@ -1408,7 +1408,7 @@ fn options_that_were_recorded_have_to_be_readable() {
     .map(|text| Host::library().file("sagents.toml", text));
     assert_snapshot!(hosts.each_ref().map(|host| refusal(host, PLAIN)).join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
-    error: sagents.toml:3: unknown field `owner_type`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `table-prefix`, `database`, `migrations`, `no-wire`, `no-tests`
+    error: sagents.toml:3: unknown field `owner_type`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `table-prefix`, `database`, `migrations`, `no-wire`, `no-tests`, `backfill`, `ejected`
     help: did you mean `owner-type`?
     exit 2
 
@@ -1433,7 +1433,7 @@ fn options_that_were_recorded_have_to_be_readable() {
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
-    error: sagents.toml:3: unknown field `colour`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `table-prefix`, `database`, `migrations`, `no-wire`, `no-tests`
+    error: sagents.toml:3: unknown field `colour`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `table-prefix`, `database`, `migrations`, `no-wire`, `no-tests`, `backfill`, `ejected`
     help: mend sagents.toml, then run this again
     exit 2
     ");
@@ -1465,7 +1465,7 @@ fn a_damaged_memory_is_restored_by_version_control() {
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
-    error: .sagents/conversations/files.toml cannot be read: invalid type: integer `1`, expected a sequence
+    error: .sagents/conversations/files.toml cannot be read: invalid type: integer `1`, expected a map
     help: restore .sagents/conversations/files.toml from version control
     exit 2
     ");
@@ -1492,57 +1492,14 @@ fn an_unrelated_file_is_not_replaced() {
 }
 
 #[test]
-fn an_edited_file_is_not_replaced() {
-    let host = Host::library();
-    host.generate(PLAIN);
-    host.write("src/conversations/scope.rs", &format!("{}// Mine.\n", host.read("src/conversations/scope.rs")));
-    host.write("src/conversations/tests.rs", "This is no Rust.\n");
-    assert_snapshot!(refusal(&host, PLAIN), @"
-    $ gen persistence conversations -s accounts::Scope
-    error: edited since they were generated: src/conversations/scope.rs, src/conversations/tests.rs
-    help: this version does not merge: undo the edits, or replace the files with --force (the old ones are kept as .orig)
-    exit 5
-    ");
-}
-
-#[test]
-fn tables_that_exist_are_not_changed() {
-    let host = Host::library();
-    host.generate(PLAIN);
-    let lines = [
-        "gen persistence conversations --table-prefix chat_",
-        "gen persistence conversations --owner-id uuid --owner-field owner_id",
-        "gen persistence conversations --owner-type none",
-    ];
-    assert_snapshot!(refusals(&host, &lines), @"
-    $ gen persistence conversations --table-prefix chat_
-    error: the tables of `conversations` are in a migration already, and would have to change: table-prefix was `sagents_` and is now `chat_`
-    help: this version does not change tables: keep them with `--table-prefix sagents_`, or generate another context
-    exit 5
-
-    $ gen persistence conversations --owner-id uuid --owner-field owner_id
-    error: cannot tell how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
-      user_id: i64
-    looked for a field or method `owner_id`, and for a field or method `user` whose type has a visible `id`
-    help: say how with `--scope-owner`, or add `pub fn owner_id(&self)` to `Scope` in that file
-    exit 5
-
-    $ gen persistence conversations --owner-type none
-    error: the tables of `conversations` are in a migration already, and would have to change: owner-type was `user` and is now `none`, owner-field was `user_id` and is now absent, owner-id was `i64` and is now absent, owner-table was `none` and is now absent
-    help: this version does not change tables: keep them with `--owner-type user --owner-field user_id --owner-id i64 --owner-table none`, or generate another context
-    exit 5
-    ");
-}
-
-#[test]
 fn an_owner_table_that_appears_later_needs_a_decision() {
     let host = Host::library();
     host.generate(PLAIN);
     host.write("migrations/20990101000000_users.up.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
     assert_snapshot!(refusal(&host, PLAIN), @"
     $ gen persistence conversations -s accounts::Scope
-    error: the tables of `conversations` are in a migration already, and would have to change: owner-table was `none` and is now `users`
-    help: this version does not change tables: keep them with `--owner-table none`, or generate another context
+    error: --owner-table: it was not given and was read from the project as `none`; now the project says `users`
+    help: say which it is: `--owner-table none` keeps it, `--owner-table users` changes it
     exit 5
     ");
 }
@@ -1643,7 +1600,7 @@ fn no_link_leads_out_of_the_package() {
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
-    error: .sagents/conversations/base/src/conversations/agent_state.rs would be written outside of the package: [host]/.sagents leads to [outside]/elsewhere
+    error: .sagents/conversations/resolved.toml would be written outside of the package: [host]/.sagents leads to [outside]/elsewhere
     help: replace the link by a real file or directory
     exit 2
     ");
@@ -1969,5 +1926,115 @@ fn postgres_refers_only_to_keys_that_compare() {
     error: --owner-id: the key `id` of table `users` is declared `CHARACTER VARYING(36)`, so it is text, or uuid as text
     help: leave --owner-id out, or name another table with --owner-table
     exit 2
+    ");
+}
+
+#[test]
+fn a_backfill_is_one_expression_and_for_a_change_of_owner() {
+    let host = Host::library();
+    host.generate(PLAIN);
+    let team = ["gen", "persistence", "conversations", "-t", "team", "--backfill"];
+    let texts = ["", "1; DROP TABLE users", "user_id, 2", "user_id -- mine", "SELECT 1", "$1", "(user_id", "'open"];
+    let mut transcript = String::new();
+    for text in texts {
+        let run = host.sagents_in(".", &[&team[..], &[text]].concat());
+        transcript += &format!("$ --backfill '{text}'\n{}exit {}\n\n", run.stderr, run.code);
+    }
+    transcript += &refusal(&host, &format!("{PLAIN} --backfill 1"));
+    assert_snapshot!(transcript, @"
+    $ --backfill ''
+    error: --backfill: `` is not one SQL expression: it is empty
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    exit 2
+
+    $ --backfill '1; DROP TABLE users'
+    error: --backfill: `1; DROP TABLE users` is not one SQL expression: it contains a `;`
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    exit 2
+
+    $ --backfill 'user_id, 2'
+    error: --backfill: `user_id, 2` is not one SQL expression: `,` is too much
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    exit 2
+
+    $ --backfill 'user_id -- mine'
+    error: --backfill: `user_id -- mine` is not one SQL expression: it contains a comment
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    exit 2
+
+    $ --backfill 'SELECT 1'
+    error: --backfill: `SELECT 1` is not one SQL expression: `1` is too much
+    help: put the query in parentheses: `(SELECT …)`
+    exit 2
+
+    $ --backfill '$1'
+    error: --backfill: `$1` is not one SQL expression: it contains a parameter
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    exit 2
+
+    $ --backfill '(user_id'
+    error: --backfill: `(user_id` is not one SQL expression: Expected: ), found: EOF
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    exit 2
+
+    $ --backfill ''open'
+    error: --backfill: `'open` is not one SQL expression: Unterminated string literal at Line: 1, Column: 1
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --backfill 1
+    error: --backfill: the owner does not change in this run
+    help: give it together with the option that changes the owner, for example `--owner-type team`
+    exit 2
+    ");
+}
+
+#[test]
+fn contexts_to_update_check_or_compare_are_known() {
+    let host = Host::library();
+    assert_snapshot!(refusal(&host, "update conversations"), @"
+    $ update conversations
+    error: CONTEXT: `conversations` has not been generated here
+    help: generate it with `sagents gen persistence`
+    exit 2
+    ");
+    host.generate(PLAIN);
+    let lines = ["update chats", "check MyApp.Chats", "diff chats", "check Other.Chats"];
+    assert_snapshot!(refusals(&host, &lines), @"
+    $ update chats
+    error: CONTEXT: `chats` has not been generated here
+    help: sagents.toml knows conversations
+    exit 2
+
+    $ check MyApp.Chats
+    error: CONTEXT: `chats` has not been generated here
+    help: sagents.toml knows conversations
+    exit 2
+
+    $ diff chats
+    error: CONTEXT: `chats` has not been generated here
+    help: sagents.toml knows conversations
+    exit 2
+
+    $ check Other.Chats
+    error: CONTEXT: `Other` in `Other.Chats` is not this package, which is called `my_app`
+    help: write `MyApp.Chats`
+    exit 2
+    ");
+}
+
+#[test]
+fn what_refers_to_tables_that_sqlite_builds_anew_is_not_lost() {
+    let host = Host::library();
+    host.generate(PLAIN);
+    let stars = "CREATE TABLE stars (owner INTEGER, talk BLOB, FOREIGN KEY (owner, talk) \
+                 REFERENCES sagents_conversations (user_id, id) ON DELETE CASCADE);\n";
+    host.write("migrations/20990101000000_stars.up.sql", stars);
+    host.write("migrations/20990101000000_stars.down.sql", "DROP TABLE stars;\n");
+    assert_snapshot!(refusal(&host, &format!("{PLAIN} -t team")), @"
+    $ gen persistence conversations -s accounts::Scope -t team
+    error: the table `stars` has a foreign key to `sagents_conversations`, which SQLite has to build anew: its rows would go with the old one
+    help: take that foreign key away in a migration of your own, run this again, and add it again afterwards; or let `stars` refer to nothing
+    exit 5
     ");
 }

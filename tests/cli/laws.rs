@@ -4,10 +4,10 @@
 use std::process::Command;
 
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, FileFailurePersistence};
 
-use crate::support::{Host, Run, manifest};
+use crate::support::{self, Host, Run, manifest};
 use crate::transcript::everything;
 
 proptest! {
@@ -41,6 +41,107 @@ proptest! {
         prop_assert!(again.stdout.starts_with("Up to date: "), "{again:?}");
         prop_assert_eq!(everything(&host), generated);
     }
+}
+
+proptest! {
+    // Each case runs the program up to six times; what rustfmt does is not the question here.
+    #![proptest_config(Config {
+        cases: 24,
+        max_shrink_iters: 32,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
+        ..Config::default()
+    })]
+
+    /// An edit is there after every rerun: in its place, or between the markers of a conflict that names it.
+    #[test]
+    fn an_edit_survives_every_rerun(
+        (first, second) in (rerun(), rerun()),
+        edits in proptest::collection::vec((any::<Index>(), any::<Index>()), 1..5),
+    ) {
+        let host = Host::library();
+        prop_assert_eq!(unformatted(&host, &first).code, 0);
+        let paths: Vec<_> = sources(&host).into_iter().map(|(path, _)| path).filter(|path| is_generated(path)).collect();
+        let mut placed = Vec::new();
+        for (number, (file, line)) in edits.iter().enumerate() {
+            let path = file.get(&paths);
+            let edit = format!("// edit {number}");
+            host.write(path, &with_line(&host.read(path), *line, &edit));
+            placed.push(edit);
+        }
+        let there = |host: &Host| {
+            let texts: Vec<_> = sources(host).into_iter().map(|(_, bytes)| String::from_utf8(bytes).unwrap()).collect();
+            placed.iter().all(|edit| texts.iter().any(|text| text.lines().any(|line| line == edit)))
+        };
+        let run = unformatted(&host, &second);
+        prop_assert!([0, 4].contains(&run.code), "{run:?}");
+        prop_assert!(there(&host), "{run:?}");
+        if run.code == 4 {
+            for (path, bytes) in sources(&host) {
+                let text = String::from_utf8(bytes).unwrap();
+                let resolved = text.lines().filter(|line| !is_marker(line)).map(|line| format!("{line}\n"));
+                host.write(&path, &resolved.collect::<String>());
+            }
+            let run = unformatted(&host, &second);
+            prop_assert_eq!(run.code, 0, "{:?}", run);
+        }
+        prop_assert!(there(&host));
+        let check = unformatted(&host, "check");
+        prop_assert_eq!(check.code, 0, "{:?}", check);
+    }
+
+    #[test]
+    fn a_rerun_there_and_back_gives_the_first_text_again((first, second) in (rerun(), rerun())) {
+        let host = Host::library();
+        prop_assert_eq!(unformatted(&host, &first).code, 0);
+        prop_assert_eq!(unformatted(&host, "check").code, 0);
+        let before = sources(&host);
+        for line in [&second, &first] {
+            let run = unformatted(&host, line);
+            prop_assert_eq!(run.code, 0, "{:?}", run);
+            prop_assert_eq!(unformatted(&host, "check").code, 0);
+        }
+        // Every migration that made the tables what they are is in the tests.
+        let without_tests = |sources: Vec<(String, Vec<u8>)>| -> Vec<_> {
+            sources.into_iter().filter(|(path, _)| !path.ends_with("tests.rs")).collect()
+        };
+        prop_assert!(without_tests(sources(&host)) == without_tests(before));
+    }
+}
+
+/// A command line that says everything, so that a rerun may change all of it.
+fn rerun() -> impl Strategy<Value = String> {
+    let owner = select(
+        &[
+            "-t user -f user_id --owner-id i64",
+            "-t user -f user_id --owner-id uuid",
+            "-t user -f owner --owner-id i64",
+            "-t team -f team_id --owner-id uuid",
+            "-t org -f org --owner-id text",
+        ][..],
+    );
+    let prefix = select(&["sagents_", "chat_", ""][..]);
+    (owner, prefix).prop_map(|(owner, prefix)| {
+        format!("gen persistence conversations -s accounts::Scope {owner} --table-prefix={prefix}")
+    })
+}
+
+/// Runs the program with a formatter that formats nothing.
+fn unformatted(host: &Host, line: &str) -> Run {
+    Run::of(support::unformatted().args(line.split_whitespace()).current_dir(host.root()))
+}
+
+fn is_generated(path: &str) -> bool {
+    path.starts_with("src/conversations") || path.starts_with("src/sagents")
+}
+
+fn with_line(text: &str, at: Index, line: &str) -> String {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.insert(at.index(lines.len() + 1), line);
+    lines.join("\n") + "\n"
+}
+
+fn is_marker(line: &str) -> bool {
+    line.starts_with("<<<<<<<") || line == "=======" || line.starts_with(">>>>>>>")
 }
 
 /// A host, and a command line for it.

@@ -7,4 +7,5 @@ mod bad_input;
 mod hosts;
 mod laws;
 mod report;
+mod rerun;
 mod transcript;

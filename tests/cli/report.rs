@@ -19,6 +19,10 @@ fn the_short_help_says_what_there_is_and_how_it_ends() {
 
     Commands:
       gen          Generate code, or look what a rerun would change
+      update       Rerun with the recorded options, after an upgrade of sagents or an edit of
+                   sagents.toml
+      check        For CI: is everything as the generator would leave it? Writes nothing
+      diff         Show what a rerun would change, as a unified diff. Writes nothing
       list         Show the generated contexts and their options
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
@@ -31,6 +35,8 @@ fn the_short_help_says_what_there_is_and_how_it_ends() {
       0  done, or up to date
       1  the file system refused, or a tool is missing
       2  bad command line or option value
+      3  changes are pending (check, diff)
+      4  conflicts are left in files
       5  a decision is needed that only a person or a flag can make
     ");
 }
@@ -45,6 +51,10 @@ fn the_long_help_has_examples_and_exit_codes() {
       sagents gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init
       # Into the project that you are in
       sagents gen persistence conversations --scope crate::accounts::Scope
+      # After an upgrade of sagents: bring everything up to date, edits and rows included
+      sagents update
+      # In CI
+      sagents check
       # What is there
       sagents list
 
@@ -52,6 +62,8 @@ fn the_long_help_has_examples_and_exit_codes() {
       0  done, or up to date
       1  the file system refused, or a tool is missing
       2  bad command line or option value
+      3  changes are pending (check, diff)
+      4  conflicts are left in files
       5  a decision is needed that only a person or a flag can make
     ");
 }
@@ -89,6 +101,9 @@ fn the_help_of_the_generator_is_complete() {
           --database <NAME>        The database: sqlite or postgres [default: the one that sqlx is used
                                    with, else sqlite]
           --migrations <DIR>       The directory of migrations [default: migrations]
+          --backfill <SQL>         Where the owner changes: an SQL expression that gives the new owner
+                                   of a row of the conversations' table
+          --drop-old-owner         Drop the columns of former owners, which a change of owner keeps
 
     Host:
           --path <DIR>  The host's package directory [default: .]
@@ -107,6 +122,8 @@ fn the_help_of_the_generator_is_complete() {
       0  done, or up to date
       1  the file system refused, or a tool is missing
       2  bad command line or option value
+      3  changes are pending (check, diff)
+      4  conflicts are left in files
       5  a decision is needed that only a person or a flag can make
     ");
 }
@@ -129,10 +146,16 @@ fn the_long_help_of_the_generator_has_examples() {
       sagents gen persistence crate::chat::conversations -s crate::auth::Session \
         -t team --scope-owner 'membership.team_id' --dry-run
 
+      # Rerun: from users to teams, keeping every row
+      sagents gen persistence MyApp.Conversations --owner-type team \
+        --backfill '(SELECT team_id FROM users WHERE users.id = user_id)'
+
     Exit codes:
       0  done, or up to date
       1  the file system refused, or a tool is missing
       2  bad command line or option value
+      3  changes are pending (check, diff)
+      4  conflicts are left in files
       5  a decision is needed that only a person or a flag can make
     ");
 }
@@ -320,14 +343,10 @@ fn a_dry_run_over_an_edited_file_shows_it_and_fails() {
     let run = host.sagents(&format!("{PLAIN} --dry-run"));
     assert_eq!(everything(&host), before);
     assert_snapshot!(format!("{}{}exit {}", run.stdout, run.stderr, run.code), @"
-    Needs a decision: crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
-
-      edited    src/conversations/scope.rs
+    Up to date: crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
-    error: edited since they were generated: src/conversations/scope.rs
-    help: this version does not merge: undo the edits, or replace the files with --force (the old ones are kept as .orig)
-    exit 5
+    exit 0
     ");
 }
 

@@ -66,6 +66,86 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     compiled.cargo("clippy --package member --all-targets -- -D warnings -W clippy::pedantic");
 }
 
+#[test]
+fn a_host_that_edited_every_generated_file_moves_to_another_owner() {
+    let compiled = Compiled::new("edited");
+    let host = &compiled.host;
+    for (path, text) in [
+        ("Cargo.toml", manifest("my_app", "2024", "\n[dependencies]\nsqlx = \"0.9\"\n\n[workspace]\n").as_str()),
+        ("src/lib.rs", "pub mod accounts;\n"),
+        ("src/accounts.rs", include_str!("hosts/edited/accounts.rs")),
+        ("migrations/0001_accounts.up.sql", include_str!("hosts/edited/accounts.up.sql")),
+        ("migrations/0001_accounts.down.sql", "DROP TABLE users;\nDROP TABLE teams;\n"),
+        ("tests/edited.rs", include_str!("hosts/edited/test.rs")),
+    ] {
+        host.write(path, text);
+    }
+    compiled.generate(".", "gen persistence conversations --scope MyApp.Accounts.Scope");
+    host.write(
+        "migrations/0003_color.up.sql",
+        "ALTER TABLE sagents_conversations ADD COLUMN color TEXT NOT NULL DEFAULT 'red';\n",
+    );
+    host.write("migrations/0003_color.down.sql", "ALTER TABLE sagents_conversations DROP COLUMN color;\n");
+    for (path, old, new) in EDITS {
+        let text = host.read(path);
+        assert!(text.contains(old), "{path} has no {old:?}");
+        host.write(path, &text.replacen(old, new, 1));
+    }
+    let generated = host.files().into_keys().filter(|path| path.starts_with("src/"));
+    let generated: Vec<_> =
+        generated.filter(|path| !["src/lib.rs", "src/accounts.rs"].contains(&path.as_str())).collect();
+    for path in &generated {
+        host.write(path, &format!("{}\n// Edited by its owner.\n", host.read(path)));
+    }
+
+    let backfill = "(SELECT team_id FROM users WHERE users.id = user_id)";
+    let run = host.sagents_in(".", &["gen", "persistence", "conversations", "-t", "team", "--backfill", backfill]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    for (path, _, new) in EDITS {
+        assert!(host.read(path).contains(new), "{path} lost {new:?}");
+    }
+    assert!(!host.read("src/conversations/display_message.rs").contains("pub fn message_id(mut self"));
+    for path in &generated {
+        assert!(host.read(path).ends_with("\n// Edited by its owner.\n"), "{path}");
+    }
+    compiled.cargo("clippy --all-targets -- -D warnings -W clippy::pedantic");
+    compiled.cargo("test");
+    assert_eq!(host.sagents("check").code, 0);
+}
+
+/// A renamed local, a new method, a new field in a model, a reformatted function and a removed method.
+const EDITS: &[(&str, &str, &str)] = &[
+    (
+        "src/conversations/messages.rs",
+        "        let mut stored = self.append(scope, conversation_id, vec![message]).await?;\n        stored.pop()",
+        "        let mut kept = self.append(scope, conversation_id, vec![message]).await?;\n        kept.pop()",
+    ),
+    (
+        "src/conversations.rs",
+        "    /// Creates a conversation. Repeating",
+        "    /// For statements of the application's own.\n    #[must_use]\n    pub fn pool(&self) -> &SqlitePool {\n        \
+         &self.pool\n    }\n\n    /// Creates a conversation. Repeating",
+    ),
+    (
+        "src/conversations/conversation.rs",
+        "    /// The agent waits for a person's decision.\n    pub interrupted: bool,\n",
+        "    /// The agent waits for a person's decision.\n    pub interrupted: bool,\n    /// How it is shown.\n    pub color: \
+         String,\n",
+    ),
+    (
+        "src/conversations/states.rs",
+        "    pub async fn load_todos(\n        &self,\n        scope: &impl OwnerScope,\n        conversation_id: Uuid,\n    ) \
+         -> Result<Vec<Todo>> {",
+        "    pub async fn load_todos(&self, scope: &impl OwnerScope, conversation_id: Uuid) -> Result<Vec<Todo>> {",
+    ),
+    (
+        "src/conversations/display_message.rs",
+        "    /// With an id of the caller's own, so that appending it can be repeated.\n    #[must_use]\n    pub fn \
+         message_id(mut self, message_id: Uuid) -> Self {\n        self.message_id = message_id;\n        self\n    }\n\n",
+        "",
+    ),
+];
+
 /// Every kind of owner, key, scope, prefix and place, each as a context of one library, with what reads its owner.
 const MATRIX: &[(&str, &str)] = &[
     ("Matrix.Conversations --scope Matrix.Scopes.Scope", "self.user.id"),

@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
@@ -107,6 +109,21 @@ pub fn sagents() -> Command {
     for variable in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "RUSTFMT", "COLUMNS"] {
         command.env_remove(variable);
     }
+    command
+}
+
+/// A formatter that formats nothing, for tests that ask about something else: rustfmt is most of what a run costs.
+pub fn unformatted() -> Command {
+    static SCRIPT: OnceLock<TempDir> = OnceLock::new();
+    let directory = SCRIPT.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("rustfmt");
+        fs::write(&script, "#!/bin/sh\nexec cat\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        directory
+    });
+    let mut command = sagents();
+    command.env("RUSTFMT", directory.path().join("rustfmt"));
     command
 }
 

@@ -1,0 +1,323 @@
+//! The way from the tables that are there to those that should be, as one migration: schemas go in, SQL comes out. No
+//! row gets lost, neither up nor down: what cannot be carried over stops the migration before it has changed anything.
+
+mod backfill;
+mod path;
+mod postgres;
+mod script;
+mod sqlite;
+#[cfg(test)]
+mod tests;
+
+#[allow(unused_imports, reason = "`gen` does not change tables yet")]
+pub use backfill::check as check_backfill;
+
+use crate::database::Database;
+use crate::failure::{Failure, Result};
+use crate::schema::{Column, ForeignKey, Schema, Table};
+use path::{Owners, Path};
+
+/// What a person said about a change of tables.
+#[derive(Debug, Clone, Copy, std::default::Default)]
+pub struct Wish<'a> {
+    /// An SQL expression that gives the new owner of a row of the conversations. It is evaluated on the tables as they
+    /// are before the change. With one, the owner's values are new even where the old ones could stay.
+    pub backfill: Option<&'a str>,
+    /// The columns of former owners go; not that of an owner who leaves by this same change.
+    pub drop_old_owner: bool,
+    /// It is the same kind of owner, so the values stay if only the column's name or only the foreign key changes.
+    pub same_owner: bool,
+    /// What the host added to our tables.
+    pub additions: &'a [Addition],
+}
+
+/// A column that a migration of the host's own added to one of our tables. `PostgreSQL` keeps it by itself; where a
+/// table is built anew it has to be said again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addition {
+    pub table: String,
+    pub column: String,
+    /// As in `CREATE TABLE`.
+    pub definition: String,
+}
+
+/// One migration, up and down.
+#[derive(Debug)]
+pub struct Transition {
+    old: Schema,
+    schema: Schema,
+    /// For every table, the columns that stay, by their old and their new name.
+    kept: Vec<Vec<(String, String)>>,
+    owner: OwnerChange,
+    additions: Vec<Addition>,
+}
+
+/// What happens to the owner.
+#[derive(Debug, PartialEq, Eq)]
+enum OwnerChange {
+    /// The values stay; the column's name or its foreign key may change.
+    Stays,
+    /// There is none any more.
+    Leaves,
+    /// Another one comes.
+    Comes(Filling),
+}
+
+/// Where the values of a new owner come from.
+#[derive(Debug, PartialEq, Eq)]
+enum Filling {
+    Backfill(String),
+    /// It was the owner before, and the column is still there.
+    Former(String),
+    /// Nobody said; good for tables without rows.
+    Unknown,
+}
+
+/// Nothing if the tables are as they should be.
+///
+/// # Panics
+/// On a difference that no version has had so far: a table more or less, a column of another type, or a new one that
+/// needs a value.
+pub fn transition(old: &Schema, new: &Schema, wish: &Wish) -> Result<Option<Transition>> {
+    refuse_taken_names(old, new, wish.additions)?;
+    let owner = OwnerChange::of(old, new, wish);
+    let retired = retired_names(old, new, &owner, wish);
+    let mut schema = new.clone();
+    let mut kept = Vec::new();
+    assert_eq!(old.tables.len(), new.tables.len(), "a table more or less is not supported");
+    for (before, table) in old.tables.iter().zip(&mut schema.tables) {
+        let pairs = pairs(before, table, old.owner(), new.owner(), &owner, &retired);
+        check_columns(before, table, &pairs, new.owner());
+        let former = pairs.iter().filter(|(_, name)| table.column(name).is_none()).map(|(from, name)| Column {
+            name: name.clone(),
+            nullable: true,
+            default: None,
+            retired: true,
+            ..before.column(from).expect("what is kept was there").clone()
+        });
+        let former: Vec<_> = former.collect();
+        table.columns.extend(former);
+        kept.push(pairs);
+    }
+    let transition = Transition { old: old.clone(), schema, kept, owner, additions: wish.additions.to_vec() };
+    Ok(Some(transition).filter(Transition::changes_something))
+}
+
+impl Transition {
+    /// The tables afterwards: the new ones, with the columns of former owners.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// What it does, for the name of the migration.
+    pub fn name(&self) -> String {
+        let (before, now) = (subject(&self.old), subject(&self.schema));
+        let owner = |schema: &Schema| schema.owner().map_or("none".to_owned(), |owner| owner.name.clone());
+        let (old_owner, new_owner) = (owner(&self.old), owner(&self.schema));
+        let former = |schema| retired_columns(schema).len();
+        match self.owner {
+            OwnerChange::Comes(_) | OwnerChange::Leaves => format!("change_{now}_owner_to_{new_owner}"),
+            OwnerChange::Stays if old_owner != new_owner => format!("rename_{now}_owner_to_{new_owner}"),
+            OwnerChange::Stays if before != now => format!("rename_{before}_to_{now}"),
+            OwnerChange::Stays if target(&self.old) != target(&self.schema) => format!("change_{now}_owner_table"),
+            OwnerChange::Stays if former(&self.schema) < former(&self.old) => format!("drop_{now}_old_owner"),
+            OwnerChange::Stays => format!("update_{now}"),
+        }
+    }
+
+    pub fn up(&self, database: Database) -> String {
+        let owners = match (&self.owner, self.schema.owner()) {
+            (OwnerChange::Comes(filling), Some(column)) => Owners::Filled { column, filling },
+            (OwnerChange::Leaves, _) => Owners::Dropped,
+            (OwnerChange::Stays | OwnerChange::Comes(_), _) => Owners::Same,
+        };
+        let kept = self.kept.iter().map(|pairs| borrowed(pairs)).collect();
+        render(&Path::new(&self.old, &self.schema, kept, owners, &self.additions), database)
+    }
+
+    pub fn down(&self, database: Database) -> String {
+        let owners = match (&self.owner, self.old.owner()) {
+            (OwnerChange::Stays, _) => Owners::Same,
+            (OwnerChange::Comes(_) | OwnerChange::Leaves, Some(column)) => Owners::Restored { column },
+            (OwnerChange::Comes(_) | OwnerChange::Leaves, None) => Owners::Dropped,
+        };
+        let reverse = |(from, to)| (to, from);
+        let kept = self.kept.iter().map(|pairs| borrowed(pairs).into_iter().map(reverse).collect()).collect();
+        let additions: Vec<_> = self.additions.iter().map(|addition| self.moved(addition)).collect();
+        render(&Path::new(&self.schema, &self.old, kept, owners, &additions), database)
+    }
+
+    /// It can run only while there are no conversations, because nobody said whose they are.
+    pub fn lacks_backfill(&self) -> bool {
+        self.owner == OwnerChange::Comes(Filling::Unknown)
+    }
+
+    /// The columns that hold what a former owner left, once it has run.
+    pub fn retired(&self) -> Vec<&str> {
+        retired_columns(&self.schema).into_iter().map(|column| column.name.as_str()).collect()
+    }
+
+    fn changes_something(&self) -> bool {
+        let bare = |schema: &Schema| {
+            let mut schema = schema.clone();
+            for table in &mut schema.tables {
+                table.about.clear();
+                table.columns.sort_by(|a, b| a.name.cmp(&b.name));
+                table.indexes.sort_by(|a, b| a.name.cmp(&b.name));
+                table.checks.sort();
+            }
+            schema
+        };
+        self.owner != OwnerChange::Stays || bare(&self.old) != bare(&self.schema)
+    }
+
+    /// Where a host's column is once this has run.
+    fn moved(&self, addition: &Addition) -> Addition {
+        let mut tables = self.old.tables.iter().zip(&self.schema.tables);
+        let table = tables.find(|(before, _)| before.name == addition.table).map(|(_, now)| now.name.clone());
+        Addition { table: table.unwrap_or_else(|| addition.table.clone()), ..addition.clone() }
+    }
+}
+
+impl OwnerChange {
+    fn of(old: &Schema, new: &Schema, wish: &Wish) -> Self {
+        let (before, now) = match (old.owner(), new.owner()) {
+            (before, Some(now)) => (before, now),
+            (Some(_), None) => return Self::Leaves,
+            (None, None) => return Self::Stays,
+        };
+        if let Some(before) = before {
+            let same_name = before.name == now.name;
+            let same_target = target(old) == target(new);
+            let stays = wish.same_owner && wish.backfill.is_none() && (same_name || same_target);
+            if before.kind == now.kind && (stays || (same_name && same_target)) {
+                return Self::Stays;
+            }
+        }
+        let former = || retired_columns(old).into_iter().find(|c| c.name == now.name && c.kind == now.kind);
+        Self::Comes(match wish.backfill {
+            Some(expression) => Filling::Backfill(expression.to_owned()),
+            None => former().map_or(Filling::Unknown, |column| Filling::Former(column.name.clone())),
+        })
+    }
+}
+
+/// What the owner's foreign key names.
+fn target(schema: &Schema) -> Option<(Option<&str>, &str, &[String])> {
+    let owner = schema.owner()?;
+    let key = |key: &&ForeignKey| key.columns == [owner.name.as_str()];
+    let key = schema.tables.first()?.foreign_keys.iter().find(key)?;
+    Some((key.schema.as_deref(), &key.table, &key.references))
+}
+
+/// The columns of former owners are the same in every table.
+fn retired_columns(schema: &Schema) -> Vec<&Column> {
+    schema.tables.first().into_iter().flat_map(|table| &table.columns).filter(|column| column.retired).collect()
+}
+
+/// What the columns of former owners are called from now on: as before, unless the new tables need the name.
+fn retired_names(old: &Schema, new: &Schema, owner: &OwnerChange, wish: &Wish) -> Vec<(String, String)> {
+    let names = |schema: &Schema| -> Vec<String> {
+        schema.tables.iter().flat_map(|table| &table.columns).map(|column| column.name.clone()).collect()
+    };
+    let needed = names(new);
+    let mut taken = [needed.clone(), names(old)].concat();
+    taken.extend(wish.additions.iter().map(|addition| addition.column.clone()));
+    let leaves = old.owner().filter(|_| *owner != OwnerChange::Stays);
+    let earlier = retired_columns(old).into_iter().filter(|_| !wish.drop_old_owner);
+    let mut found = Vec::new();
+    for column in leaves.into_iter().chain(earlier) {
+        let mut name = column.name.clone();
+        if needed.contains(&name) {
+            name = free_name(&format!("old_{name}"), &taken);
+            taken.push(name.clone());
+        }
+        found.push((column.name.clone(), name));
+    }
+    found
+}
+
+/// A name that is not taken and short enough for every database.
+fn free_name(wanted: &str, taken: &[String]) -> String {
+    let limit = Database::Postgres.identifier_limit();
+    let numbered = |number: usize| {
+        let suffix = if number == 1 { String::new() } else { format!("_{number}") };
+        let room = limit - suffix.len();
+        format!("{}{suffix}", wanted.chars().take(room).collect::<String>())
+    };
+    let is_free = |name: &String| !taken.iter().any(|taken| taken.eq_ignore_ascii_case(name));
+    (1..).map(numbered).find(is_free).expect("there are more numbers than names")
+}
+
+/// The columns of a table that stay, by their old and their new name.
+fn pairs(
+    before: &Table,
+    now: &Table,
+    old_owner: Option<&Column>,
+    new_owner: Option<&Column>,
+    owner: &OwnerChange,
+    retired: &[(String, String)],
+) -> Vec<(String, String)> {
+    let named = |name: &str, column: Option<&Column>| column.is_some_and(|column| column.name == name);
+    let stays = |column: &Column| {
+        let name = &column.name;
+        if let Some((_, now)) = retired.iter().find(|(before, _)| before == name) {
+            return Some(now.clone());
+        }
+        if named(name, old_owner) {
+            return new_owner.map(|owner| owner.name.clone());
+        }
+        // What has the name of a new owner is another column.
+        let is_new = *owner != OwnerChange::Stays && named(name, new_owner);
+        (!column.retired && !is_new && now.column(name).is_some()).then(|| name.clone())
+    };
+    before.columns.iter().filter_map(|column| Some((column.name.clone(), stays(column)?))).collect()
+}
+
+/// Differences that would need a value or a conversion have not been made so far.
+fn check_columns(before: &Table, now: &Table, pairs: &[(String, String)], owner: Option<&Column>) {
+    for column in &now.columns {
+        let from = pairs.iter().find(|(_, name)| *name == column.name).and_then(|(from, _)| before.column(from));
+        let is_owner = owner.is_some_and(|owner| owner.name == column.name);
+        let (table, name) = (&now.name, &column.name);
+        match from {
+            Some(from) => assert_eq!(from.kind, column.kind, "{table}.{name}: another type is not supported"),
+            None => assert!(
+                is_owner || column.nullable || column.default.is_some(),
+                "{table}.{name}: a new column that may not be empty needs a default"
+            ),
+        }
+    }
+}
+
+fn refuse_taken_names(old: &Schema, new: &Schema, additions: &[Addition]) -> Result<()> {
+    for (before, now) in old.tables.iter().zip(&new.tables) {
+        let of_table = |addition: &&Addition| addition.table == before.name;
+        let is_ours = |addition: &&Addition| now.columns.iter().any(|c| c.name.eq_ignore_ascii_case(&addition.column));
+        if let Some(Addition { table, column, .. }) = additions.iter().filter(of_table).find(is_ours) {
+            return Err(Failure::decision(format!(
+                "the table `{table}` has a column `{column}` of your own, and would get one of that name"
+            ))
+            .help("rename or drop yours in a migration, or choose another name with --owner-field"));
+        }
+    }
+    Ok(())
+}
+
+/// The prefix of the tables as a word for a file's name.
+fn subject(schema: &Schema) -> &str {
+    let name = schema.tables.first().map_or("", |table| table.name.as_str());
+    let prefix = name.strip_suffix("conversations").unwrap_or(name).trim_matches('_');
+    if prefix.is_empty() { "conversations" } else { prefix }
+}
+
+fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
+    pairs.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect()
+}
+
+fn render(path: &Path, database: Database) -> String {
+    match database {
+        Database::Sqlite => sqlite::render(path),
+        Database::Postgres => postgres::render(path),
+    }
+}

@@ -1,0 +1,365 @@
+//! Running again over code that its owner has edited: edits stay, what is new arrives, and where both changed the same
+//! lines a person decides.
+
+use insta::assert_snapshot;
+
+use crate::support::Host;
+use crate::transcript::anonymous;
+
+const LINE: &str = "gen persistence conversations -s accounts::Scope";
+const STATES: &str = "src/conversations/states.rs";
+
+/// A host as an older generator left it: `old` stands in the rendering of that time where `new` stands now. Files that
+/// nobody edited are what was rendered then.
+fn older(path: &str, new: &str, old: &str) -> Host {
+    let host = Host::library();
+    host.generate(LINE);
+    age(&host, path, new, old);
+    host
+}
+
+/// Makes a file of a generated host older, together with what is remembered of it.
+fn age(host: &Host, path: &str, new: &str, old: &str) {
+    let home = if path.starts_with("src/sagents") { "sagents" } else { "conversations" };
+    let base = format!(".sagents/{home}/base/{path}");
+    let before = sha(host, &base);
+    let text = host.read(&base);
+    assert!(text.contains(new), "{path} has no {new:?}");
+    host.write(&base, &text.replace(new, old));
+    host.write(path, &host.read(path).replace(new, old));
+    let files = format!(".sagents/{home}/files.toml");
+    host.write(&files, &host.read(&files).replace(&before, &sha(host, &base)));
+}
+
+/// The digest of a file as the generator remembers it.
+fn sha(host: &Host, path: &str) -> String {
+    let output = std::process::Command::new("sha256sum").arg(host.root().join(path)).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()[..32].to_owned()
+}
+
+fn edit(host: &Host, path: &str, old: &str, new: &str) {
+    let text = host.read(path);
+    assert!(text.contains(old), "{path} has no {old:?}");
+    host.write(path, &text.replace(old, new));
+}
+
+#[test]
+fn a_file_that_nobody_edited_is_brought_up_to_date() {
+    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    let run = host.generate(LINE);
+    assert_snapshot!(anonymous(&host, &run.stdout), @"
+    Generated crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
+
+      updated   src/conversations/states.rs
+
+    Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
+    ");
+    assert!(host.read(STATES).contains("/// A state as it was saved."));
+    assert_eq!(host.sagents("check").code, 0);
+}
+
+#[test]
+fn edits_and_what_is_new_go_together() {
+    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    edit(&host, STATES, "/// Which save it was; the next one may expect it.", "/// My own words.");
+    let run = host.generate(LINE);
+    assert_snapshot!(anonymous(&host, &run.stdout), @"
+    Generated crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
+
+      merged    src/conversations/states.rs
+
+    Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
+    ");
+    let text = host.read(STATES);
+    assert!(text.contains("/// A state as it was saved.") && text.contains("/// My own words."), "{text}");
+    assert_eq!(host.sagents("check").code, 0);
+}
+
+#[test]
+fn where_both_changed_the_same_line_a_person_decides_and_the_next_run_goes_on() {
+    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    edit(&host, STATES, "/// What was saved.", "/// My own words.");
+    let before = host.read(STATES);
+    let run = host.sagents(LINE);
+    assert_snapshot!(format!("{}{}exit {}", anonymous(&host, &run.stdout), run.stderr, run.code), @"
+    Generated crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
+
+      conflict  src/conversations/states.rs (look for `<<<<<<<`)
+
+    Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
+    error: your edits and what is generated now change the same lines of: src/conversations/states.rs
+    help: edit the lines between `<<<<<<<` and `>>>>>>>`; everything else is written
+    exit 4
+    ");
+    let conflict = "<<<<<<< yours\n/// My own words.\n=======\n/// A state as it was saved.\n>>>>>>> generated\n";
+    assert!(host.read(STATES).contains(conflict), "{}", host.read(STATES));
+
+    // Markers are noticed, not merged into.
+    let marked = host.files();
+    for line in [LINE, "update", "check"] {
+        assert_eq!(host.sagents(line).code, 4, "{line}");
+        assert!(host.files() == marked, "{line}");
+    }
+
+    // Whoever undoes the merge meets it again; whoever finishes it does not.
+    host.write(STATES, &before);
+    assert_eq!(host.sagents("update").code, 4);
+    edit(&host, STATES, conflict, "/// Both words.\n");
+    let run = host.generate(LINE);
+    assert!(host.read(STATES).contains("/// Both words."), "{}", run.stdout);
+    assert_eq!(host.sagents("check").code, 0);
+    assert!(host.generate("update").stdout.starts_with("Up to date: "));
+}
+
+#[test]
+fn what_is_not_generated_any_more_goes_unless_it_was_edited() {
+    let host = Host::library();
+    host.generate(LINE);
+    host.generate(&format!("{LINE} --no-tests"));
+    assert!(!host.exists("src/conversations/tests.rs"));
+
+    let host = Host::library();
+    host.generate(LINE);
+    edit(&host, "src/conversations/tests.rs", "async fn what_cannot_be_stored", "async fn mine_what_cannot_be_stored");
+    let run = host.generate(&format!("{LINE} --no-tests"));
+    assert!(run.stdout.contains("orphaned  src/conversations/tests.rs"), "{}", run.stdout);
+    assert!(host.read("src/conversations/tests.rs").contains("mine_what_cannot_be_stored"));
+    assert_eq!(host.sagents("check").code, 0);
+}
+
+#[test]
+fn an_ejected_file_is_the_hosts() {
+    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    let options = host.read("sagents.toml");
+    host.write("sagents.toml", &format!("{options}ejected = [\"{STATES}\"]\n"));
+    let run = host.generate(LINE);
+    assert!(run.stdout.contains(&format!("ejected   {STATES} (it would have changed)")), "{}", run.stdout);
+    assert!(host.read(STATES).contains("/// What was saved."));
+    let check = host.sagents("check");
+    assert_eq!(check.code, 0);
+    assert!(check.stdout.contains(&format!("ejected   {STATES} (the generator would change it)")), "{}", check.stdout);
+    // Taken back, it gets what it missed.
+    host.write("sagents.toml", &options);
+    host.generate(LINE);
+    assert!(host.read(STATES).contains("/// A state as it was saved."));
+}
+
+#[test]
+fn a_module_that_moved_to_mod_rs_keeps_its_edits() {
+    let host = older("src/conversations.rs", "/// Why a call did not succeed.", "/// Why not.");
+    let moved = host.read("src/conversations.rs").replace("/// What the calls of this module answer.", "/// Mine.");
+    host.write("src/conversations/mod.rs", &moved);
+    std::fs::remove_file(host.root().join("src/conversations.rs")).unwrap();
+    host.generate(LINE);
+    let text = host.read("src/conversations/mod.rs");
+    assert!(text.contains("/// Why a call did not succeed.") && text.contains("/// Mine."), "{text}");
+    assert!(!host.exists("src/conversations.rs"));
+}
+
+#[test]
+fn a_project_that_lost_its_memory_is_adopted_if_nothing_was_edited() {
+    let host = Host::library();
+    host.generate(LINE);
+    let whole = host.files();
+    std::fs::remove_dir_all(host.root().join(".sagents")).unwrap();
+    assert_eq!(host.sagents("check").code, 3);
+    host.generate(LINE);
+    assert_eq!(host.sagents("check").code, 0);
+    // What was created once is the host's now, though nobody touched it.
+    let but_once = |mut files: std::collections::BTreeMap<String, Vec<u8>>| {
+        files.remove(".sagents/conversations/files.toml");
+        files
+    };
+    assert!(but_once(host.files()) == but_once(whole));
+
+    edit(&host, STATES, "/// A state as it was saved.", "/// Mine.");
+    std::fs::remove_dir_all(host.root().join(".sagents")).unwrap();
+    let run = host.sagents(LINE);
+    assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
+    error: edited, and what they were generated from is missing or altered in .sagents/: src/conversations/states.rs
+    help: restore .sagents/ from version control, list the files under `ejected` in sagents.toml, or replace them with --force (the old ones are kept as .orig)
+    exit 5
+    ");
+}
+
+#[test]
+fn a_base_that_is_missing_or_altered_is_not_merged_with() {
+    let base = format!(".sagents/conversations/base/{STATES}");
+    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    edit(&host, STATES, "/// Which save it was; the next one may expect it.", "/// My own words.");
+    let whole = host.read(&base);
+    host.write(&base, &whole.replace("/// What was saved.", "/// Something else."));
+    assert_eq!(host.sagents(LINE).code, 5);
+    std::fs::remove_file(host.root().join(&base)).unwrap();
+    let run = host.sagents(LINE);
+    assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
+    error: edited, and what they were generated from is missing or altered in .sagents/: src/conversations/states.rs
+    help: restore .sagents/ from version control, list the files under `ejected` in sagents.toml, or replace them with --force (the old ones are kept as .orig)
+    exit 5
+    ");
+    host.write(&base, &whole);
+    host.generate(LINE);
+}
+
+#[test]
+fn a_scope_that_was_created_follows_while_nobody_touched_it() {
+    let host = Host::library();
+    host.generate(LINE);
+    assert!(host.read("src/accounts.rs").contains("pub user_id: i64"));
+    let scope = host.read("src/accounts.rs").replace("pub user_id: i64", "pub user_id: i64,\n    pub name: String");
+    host.generate(&format!("{LINE} -f owner"));
+    assert!(host.read("src/accounts.rs").contains("pub owner: i64"), "{}", host.read("src/accounts.rs"));
+
+    host.write("src/accounts.rs", &scope);
+    let run = host.sagents(&format!("{LINE} -f somebody"));
+    assert_eq!(run.code, 5, "{}", run.stderr);
+}
+
+#[test]
+fn an_altered_migration_is_told_and_never_touched() {
+    let host = Host::library();
+    host.generate(LINE);
+    let migration = host.find("persistence.up.sql");
+    let altered = host.read(&migration) + "-- mine\n";
+    host.write(&migration, &altered);
+    host.generate(LINE);
+    assert_eq!(host.read(&migration), altered);
+    let check = host.sagents("check");
+    assert_snapshot!(format!("{}exit {}", anonymous(&host, &check.stdout), check.code), @"
+    conversations: 1 problem
+      altered   migrations/[version]_create_sagents_persistence.up.sql
+      help: git checkout -- migrations/[version]_create_sagents_persistence.up.sql
+    exit 5
+    ");
+}
+
+#[test]
+fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
+    let users =
+        "CREATE TABLE users (id INTEGER PRIMARY KEY, team_id BLOB);\nCREATE TABLE teams (id BLOB PRIMARY KEY);\n";
+    let host = Host::library().file("migrations/0001_first.sql", users);
+    host.generate(LINE);
+    let args = [
+        "gen",
+        "persistence",
+        "conversations",
+        "-t",
+        "team",
+        "--backfill",
+        "(SELECT team_id FROM users u WHERE u.id = user_id)",
+    ];
+    let run = host.sagents_in(".", &args);
+    assert_snapshot!(anonymous(&host, &run.stdout), @"
+    Generated crate::conversations: sqlite, owner team (team_id, uuid), tables sagents_*
+
+      created   migrations/0003_change_sagents_owner_to_team_id.sql
+      updated   sagents.toml
+      updated   src/accounts.rs
+                + pub struct Scope
+      updated   src/conversations/agent_state.rs
+      updated   src/conversations/conversation.rs
+      updated   src/conversations/display_message.rs
+      updated   src/conversations/messages.rs
+      updated   src/conversations/scope.rs
+      updated   src/conversations/states.rs
+      updated   src/conversations/tests.rs
+      updated   src/conversations/tool_calls.rs
+      updated   src/conversations.rs
+
+    Next:
+      sqlx migrate run --source migrations  # changes the tables in DATABASE_URL
+    ");
+    assert!(host.sagents_in(".", &args).stdout.starts_with("Up to date: "));
+    assert_eq!(host.sagents("check").code, 0);
+    assert_snapshot!(host.read("sagents.toml"), @r#"
+    # What `sagents gen persistence` was asked for, per context. Options that are not here have their default.
+    # Commit this file; a rerun starts from it.
+
+    [contexts.conversations]
+    scope = "accounts::Scope"
+    owner-type = "team"
+    backfill = "(SELECT team_id FROM users u WHERE u.id = user_id)"
+    "#);
+
+    let run = host.generate("update --drop-old-owner");
+    assert_snapshot!(anonymous(&host, &run.stdout), @"
+    Generated crate::conversations: sqlite, owner team (team_id, uuid), tables sagents_*
+
+      created   migrations/0004_drop_sagents_old_owner.sql
+      updated   src/conversations/tests.rs
+
+    Next:
+      sqlx migrate run --source migrations  # changes the tables in DATABASE_URL
+    ");
+    assert!(host.generate("update --drop-old-owner").stdout.starts_with("Up to date: "));
+    // The expression was for that change of owner and no other.
+    host.generate("gen persistence conversations -t org --owner-id text");
+    assert!(!host.read("sagents.toml").contains("backfill"));
+}
+
+#[test]
+fn options_may_be_edited_in_the_file_and_then_updated() {
+    let host = Host::library().file("migrations/0001_first.sql", "");
+    host.generate(LINE);
+    let options = host.read("sagents.toml");
+    host.write("sagents.toml", &format!("{options}table-prefix = \"chat_\" # shorter\n"));
+    let check = host.sagents("check");
+    assert_snapshot!(format!("{}exit {}", anonymous(&host, &check.stdout), check.code), @"
+    conversations: 9 problems
+      pending   migrations/0003_rename_sagents_to_chat.sql
+      outdated  src/conversations/agent_state.rs
+      outdated  src/conversations/conversation.rs
+      outdated  src/conversations/display_message.rs
+      outdated  src/conversations/messages.rs
+      outdated  src/conversations/states.rs
+      outdated  src/conversations/tests.rs
+      outdated  src/conversations/tool_calls.rs
+      outdated  src/conversations.rs
+      help: sagents update conversations
+    exit 3
+    ");
+    assert_eq!(host.sagents("diff").code, 3);
+    host.generate("update");
+    assert_eq!((host.sagents("check").code, host.sagents("diff").code), (0, 0));
+    assert!(host.read("sagents.toml").contains("# shorter"));
+}
+
+#[test]
+fn uncommitted_changes_are_told_and_no_obstacle() {
+    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    let git = |args: &str| {
+        let mut command = std::process::Command::new("git");
+        command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args.split_whitespace());
+        assert!(command.current_dir(host.root()).output().unwrap().status.success(), "git {args}");
+    };
+    git("init");
+    git("add .");
+    git("commit -m all");
+    edit(&host, STATES, "/// Which save it was; the next one may expect it.", "/// My own words.");
+    let run = host.generate(LINE);
+    assert!(
+        run.stdout.contains("Note: Merged into changes that were not committed: src/conversations/states.rs."),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn a_report_for_programs_tells_the_state_of_every_file() {
+    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    edit(&host, "src/conversations/scope.rs", "/// Every statement carries it", "/// Mine: every statement carries it");
+    let check = host.sagents("check --json");
+    let json: serde_json::Value = serde_json::from_str(&check.stdout).unwrap();
+    assert_eq!((json["ok"].as_bool(), json["exit"].as_u64(), check.code), (Some(false), Some(3), 3));
+    let states: std::collections::BTreeMap<_, _> = json["contexts"][0]["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| (file["path"].as_str().unwrap(), file["state"].as_str().unwrap()))
+        .collect();
+    assert_eq!(states[STATES], "outdated");
+    assert_eq!(states["src/conversations/scope.rs"], "edited");
+    assert_eq!(states["src/conversations.rs"], "pristine");
+    let updated: serde_json::Value = serde_json::from_str(&host.generate("update --json").stdout).unwrap();
+    assert_eq!(updated[0]["changed"], true);
+}

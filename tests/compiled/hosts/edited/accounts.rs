@@ -1,0 +1,12 @@
+use uuid::Uuid;
+
+#[derive(Debug, Clone)]
+pub struct User {
+    pub id: i64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Scope {
+    pub user: User,
+    pub team_id: Uuid,
+}
