@@ -1,132 +1,114 @@
-//! The only module that writes. Every file is first staged beside its target, so that what the file system refuses is
-//! known before anything has changed; then each one is put in place by a rename.
+//! From changes to files, all of them or none. Every file is first staged beside its target, so that what the file
+//! system refuses is known before anything has changed; then each one is put in place by a rename, under a journal
+//! that lets the next run end what this one might not. A package in a new directory is staged as a whole.
 
-use std::fs;
-use std::io::Write as _;
+use std::fs::{self, File};
 
-use anyhow::{Context as _, anyhow};
-use camino::{Utf8Path, Utf8PathBuf};
-use tempfile::NamedTempFile;
+use anyhow::{Context as _, ensure};
+use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 
 use crate::change::{Action, Change};
+use crate::disk;
 use crate::failure::{Failure, Result};
+use crate::journal::{self, Journal, Writes};
 
 /// Writes the changes below `root`, all of them or none.
 pub fn apply(root: &Utf8Path, changes: &[Change]) -> Result<()> {
-    let mut stage = Stage::default();
-    let outcome = stage.write_all(root, changes).and_then(|()| stage.put_in_place());
-    if outcome.is_err() {
-        stage.undo();
+    const AGAIN: &str = "make it possible to write there, then run the same command again";
+    let writes = writes(changes);
+    if writes.is_empty() {
+        return Ok(());
     }
-    outcome.map_err(|error| {
-        Failure::from(error.context("nothing was changed"))
-            .help("make it possible to write there, then run the same command again")
+    let outcome = match journal::package(root) {
+        Some((staged, package)) => make_package(root, &staged, &package, &writes).map_err(Stopped::Undone),
+        None => write_all(root, &writes),
+    };
+    outcome.map_err(|stopped| match stopped {
+        Stopped::Undone(error) => Failure::from(error.context("nothing was changed")).help(AGAIN),
+        Stopped::Halfway(error) => Failure::from(error.context("only a part of the files was changed"))
+            .help(format!("{AGAIN}: it starts by ending what this one began")),
     })
 }
 
-/// What has been done so far, so that it can be undone.
-#[derive(Default)]
-struct Stage {
-    directories: Vec<Utf8PathBuf>,
-    staged: Vec<Staged>,
-    removed: Vec<(Utf8PathBuf, String)>,
-    placed: Vec<(Utf8PathBuf, Option<Vec<u8>>)>,
+/// How a run ends that cannot go on.
+enum Stopped {
+    Undone(anyhow::Error),
+    /// It could not be undone either. The journal is still there for the next run.
+    Halfway(anyhow::Error),
 }
 
-struct Staged {
-    file: NamedTempFile,
-    target: Utf8PathBuf,
-    before: Option<Vec<u8>>,
+fn writes(changes: &[Change]) -> Writes<'_> {
+    let mut writes = Writes::new();
+    for change in changes.iter().filter(|change| change.writes()) {
+        if change.action == Action::Replaced
+            && let Some(before) = &change.before
+        {
+            writes.insert(format!("{}.orig", change.path).into(), Some(before));
+        }
+        let text = (change.action != Action::Removed).then_some(change.after.as_str());
+        writes.insert(change.path.clone(), text);
+    }
+    writes
 }
 
-impl Stage {
-    fn write_all(&mut self, root: &Utf8Path, changes: &[Change]) -> anyhow::Result<()> {
-        for change in changes.iter().filter(|change| change.writes()) {
-            let target = root.join(&change.path);
-            if change.action == Action::Removed {
-                self.removed.push((target, change.before.clone().unwrap_or_default()));
-                continue;
-            }
-            if change.action == Action::Replaced
-                && let Some(before) = &change.before
-            {
-                self.write(Utf8PathBuf::from(format!("{target}.orig")), before)?;
-            }
-            self.write(target, &change.after)?;
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, target: Utf8PathBuf, text: &str) -> anyhow::Result<()> {
-        let directory = target.parent().expect("a file has a directory").to_owned();
-        self.make_directory(&directory)?;
-        // A link inside the host keeps being one.
-        let target = target.canonicalize_utf8().unwrap_or(target);
-        let before = if target.exists() {
-            Some(fs::read(&target).with_context(|| format!("cannot read {target}"))?)
-        } else {
-            None
-        };
-        let file = stage(&target, text).with_context(|| format!("cannot write {target}"))?;
-        self.staged.push(Staged { file, target, before });
-        Ok(())
-    }
-
-    fn make_directory(&mut self, directory: &Utf8Path) -> anyhow::Result<()> {
-        if directory.is_dir() {
-            return Ok(());
-        }
-        if let Some(parent) = directory.parent() {
-            self.make_directory(parent)?;
-        }
-        fs::create_dir(directory).with_context(|| format!("cannot create {directory}"))?;
-        self.directories.push(directory.to_owned());
-        Ok(())
-    }
-
-    fn put_in_place(&mut self) -> anyhow::Result<()> {
-        for Staged { file, target, before } in self.staged.drain(..) {
-            file.persist(&target).with_context(|| format!("cannot replace {target}"))?;
-            self.placed.push((target, before));
-        }
-        for (target, before) in self.removed.drain(..) {
-            fs::remove_file(&target).with_context(|| format!("cannot remove {target}"))?;
-            self.placed.push((target, Some(before.into_bytes())));
-        }
-        Ok(())
-    }
-
-    /// Undoing goes on past what cannot be undone: the failure that led here is the one to report.
-    fn undo(&mut self) {
-        self.staged.clear();
-        for (target, before) in self.placed.drain(..).rev() {
-            let _ = match before {
-                Some(before) => fs::write(&target, before),
-                None => fs::remove_file(&target),
-            };
-        }
-        for directory in self.directories.drain(..).rev() {
-            let _ = fs::remove_dir(directory);
-        }
-    }
+fn write_all(root: &Utf8Path, writes: &Writes) -> Result<(), Stopped> {
+    let (mut journal, befores) = Journal::begin(root, writes).map_err(Stopped::Undone)?;
+    let outcome = stage(&journal, writes).and_then(|()| journal.all_staged()).and_then(|()| journal.commit());
+    outcome.map_err(|error| match journal.undo(&befores) {
+        Ok(()) => Stopped::Undone(error),
+        Err(_) => Stopped::Halfway(error),
+    })
 }
 
-/// A temporary file beside the target, with the permissions of the file that it replaces.
-fn stage(target: &Utf8Path, text: &str) -> anyhow::Result<NamedTempFile> {
-    let directory = target.parent().expect("a file has a directory");
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".sagents-").suffix(".tmp");
-    #[cfg(unix)]
-    let builder = {
-        use std::os::unix::fs::PermissionsExt as _;
-        builder.permissions(fs::Permissions::from_mode(0o666))
-    };
-    // The error itself would name the temporary file, which means nothing to anybody.
-    let mut file = builder.tempfile_in(directory).map_err(|error| anyhow!(error.kind()))?;
-    file.write_all(text.as_bytes())?;
-    if let Ok(metadata) = fs::metadata(target) {
-        file.as_file().set_permissions(metadata.permissions())?;
+/// Writes every file beside its target, with the permissions of the file that it replaces.
+fn stage(journal: &Journal, writes: &Writes) -> anyhow::Result<()> {
+    let mut staged = Vec::new();
+    for (index, text) in writes.values().enumerate() {
+        let Some(text) = text else { continue };
+        let place = journal.place(index);
+        disk::make_directory(place.target.parent().expect("a file has a directory"))?;
+        let permissions = fs::metadata(&place.target).ok().map(|metadata| metadata.permissions());
+        let file = disk::write(&place.new, text.as_bytes(), permissions);
+        staged.push((file.with_context(|| format!("cannot write {}", place.target))?, place.target));
     }
-    file.as_file().sync_all()?;
-    Ok(file)
+    sync(&staged)
+}
+
+/// What is staged has to be on the disk before the journal says so. All at once, for a disk takes many files in the
+/// time of a few.
+fn sync(staged: &[(File, Utf8PathBuf)]) -> anyhow::Result<()> {
+    std::thread::scope(|threads| {
+        let running: Vec<_> = staged.iter().map(|(file, _)| threads.spawn(|| file.sync_all())).collect();
+        running.into_iter().zip(staged).try_for_each(|(thread, (_, target))| {
+            let synced = thread.join().expect("waiting for a disk does not panic");
+            synced.with_context(|| format!("cannot write {target}"))
+        })
+    })
+}
+
+/// Writes a package under another name, then renames it.
+fn make_package(root: &Utf8Path, staged: &Utf8Path, package: &Utf8Path, writes: &Writes) -> anyhow::Result<()> {
+    let inside = root.strip_prefix(package).expect("the directory to make is the package's, or above it");
+    let is_plain = inside.components().all(|part| matches!(part, Utf8Component::Normal(_)));
+    ensure!(is_plain, "cannot create {root}: there is no {package}");
+    let outcome = disk::make_directory(staged)
+        .with_context(|| format!("cannot create {package}"))
+        .and_then(|()| write_package(root, &staged.join(inside), writes))
+        .and_then(|()| disk::rename(staged, package).with_context(|| format!("cannot create {package}")));
+    if outcome.is_err() {
+        let _ = disk::remove_all(staged);
+    }
+    outcome
+}
+
+fn write_package(root: &Utf8Path, staged: &Utf8Path, writes: &Writes) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    for (path, text) in writes {
+        let (target, file) = (root.join(path), staged.join(path));
+        let directory = file.parent().expect("a file has a directory");
+        let written = disk::make_directory(directory)
+            .and_then(|()| Ok(disk::write(&file, text.unwrap_or_default().as_bytes(), None)?));
+        files.push((written.with_context(|| format!("cannot write {target}"))?, target));
+    }
+    sync(&files)
 }

@@ -47,6 +47,11 @@ impl Failure {
         Self::new(Exit::Decision, what)
     }
 
+    /// Something is left to do.
+    pub fn pending(what: impl Into<String>) -> Self {
+        Self::new(Exit::Pending, what)
+    }
+
     /// What somebody edited and what was generated do not go together.
     pub fn conflict(what: impl Into<String>) -> Self {
         Self::new(Exit::Conflict, what)

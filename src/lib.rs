@@ -4,9 +4,12 @@ mod apply;
 mod change;
 pub mod cli;
 mod database;
+mod disk;
 mod failure;
 mod format;
 mod host;
+mod journal;
+mod lock;
 mod memory;
 mod merge;
 mod names;
@@ -33,10 +36,12 @@ use crate::database::Database;
 use crate::failure::{Exit, Failure, Result};
 use crate::format::Formatter;
 use crate::host::Host;
+use crate::host::modules::{self, Found};
+use crate::lock::Lock;
 use crate::memory::{Given, Last, Recorded};
 use crate::names::ModulePath;
 use crate::options::{Options, Resolved};
-use crate::plan::Start;
+use crate::plan::{Plan, Start};
 use crate::report::{Report, Step};
 use crate::schema::transition;
 use crate::verdict::Verdict;
@@ -81,9 +86,10 @@ fn end(json: bool, outcome: Result<()>) -> ExitCode {
 }
 
 fn generate(args: &Persistence) -> Result<()> {
+    let dry_run = args.dry_run || args.diff;
+    let _lock = if dry_run { None } else { Some(begin(&args.path)?) };
     let mut outcome = generation(&Request::of(args), Utc::now())?;
     outcome.note_uncommitted();
-    let dry_run = args.dry_run || args.diff;
     let undecided = change::undecided(&outcome.changes);
     if undecided.is_none() && !dry_run {
         apply::apply(outcome.host.tree.root(), &outcome.changes)?;
@@ -100,9 +106,23 @@ fn generate(args: &Persistence) -> Result<()> {
     undecided.or_else(|| change::conflicts(&outcome.changes)).map_or(Ok(()), Err)
 }
 
+/// Before a command that writes reads anything: no other run is at work, and none is left half done. The lock is held
+/// to the end.
+fn begin(path: &Utf8Path) -> Result<Lock> {
+    let say = |text: &dyn std::fmt::Display| {
+        let _ = writeln!(anstream::stderr(), "{text}");
+    };
+    let lock = Lock::take(path, |place| say(&format_args!("waiting for another run of sagents in {place}")));
+    if let Some(recovered) = journal::recover(path)? {
+        say(&recovered);
+    }
+    Ok(lock)
+}
+
 /// Reruns every context, or those that are named, with its recorded options.
 fn update(args: &Update) -> Result<()> {
     let Update { contexts, path, drop_old_owner, force, json } = args;
+    let _lock = begin(path)?;
     let mut reports = Vec::new();
     let mut conflict = None;
     for context in recorded_contexts(path, contexts)? {
@@ -127,6 +147,7 @@ fn update(args: &Update) -> Result<()> {
 /// Judges every context, or those that are named. All that is wrong is told at once.
 fn check(args: &Look) -> Result<()> {
     let Look { contexts, path, json } = args;
+    refuse_interrupted(path)?;
     let mut verdicts = Vec::new();
     for context in recorded_contexts(path, contexts)? {
         let outcome = generation(&Request::recorded(path, &context), Utc::now());
@@ -143,6 +164,7 @@ fn check(args: &Look) -> Result<()> {
 /// Shows what a rerun of every context, or of those that are named, would change.
 fn diff(args: &Look) -> Result<()> {
     let Look { contexts, path, json } = args;
+    refuse_interrupted(path)?;
     let mut reports = Vec::new();
     let (mut pending, mut failure) = (false, None);
     for context in recorded_contexts(path, contexts)? {
@@ -165,30 +187,56 @@ fn diff(args: &Look) -> Result<()> {
     }
 }
 
+/// Whoever only looks does not end what an earlier run began.
+fn refuse_interrupted(path: &Utf8Path) -> Result<()> {
+    if !journal::interrupted(path) {
+        return Ok(());
+    }
+    Err(Failure::pending("an earlier run of sagents was interrupted here").help("`sagents update` ends it"))
+}
+
 /// The contexts that `sagents.toml` knows, or those of them that are named.
 fn recorded_contexts(path: &Utf8Path, named: &[String]) -> Result<Vec<String>> {
     let host = Host::read(path)?;
-    let recorded = Recorded::read(&host.tree)?;
-    if named.is_empty() {
-        return Ok(recorded.contexts.into_keys().collect());
+    let known: Vec<_> = Recorded::read(&host.tree)?.contexts.into_keys().collect();
+    if known.is_empty() {
+        return Err(Failure::usage(format!("no context has been generated in {path}"))
+            .help("generate one with `sagents gen persistence`, or name the package with --path"));
     }
-    let known: Vec<_> = recorded.contexts.keys().map(String::as_str).collect();
     let mut contexts = Vec::new();
     for name in named {
         let key = ModulePath::parse_context(name, &host.package)?.key();
-        if !known.contains(&key.as_str()) {
-            let help = match known.as_slice() {
-                [] => "generate it with `sagents gen persistence`".to_owned(),
-                known => format!("{} knows {}", memory::OPTIONS_FILE, known.join(", ")),
-            };
-            return Err(Failure::usage(format!("CONTEXT: `{key}` has not been generated here")).help(help));
+        if !known.contains(&key) {
+            return Err(Failure::usage(format!("CONTEXT: `{key}` has not been generated here")).help(format!(
+                "{} knows {}",
+                memory::OPTIONS_FILE,
+                known.join(", ")
+            )));
         }
         contexts.push(key);
+    }
+    let contexts = if named.is_empty() { known } else { contexts };
+    for key in &contexts {
+        refuse_unknown(key, &host)?;
     }
     Ok(contexts)
 }
 
+/// A context that stands in `sagents.toml` and nowhere else was misspelt, or never generated.
+fn refuse_unknown(key: &str, host: &Host) -> Result<()> {
+    let in_file = |failure: Failure| Failure { what: format!("{}: {}", memory::OPTIONS_FILE, failure.what), ..failure };
+    let context = ModulePath::parse_context(key, &host.package).map_err(in_file)?;
+    let is_remembered = !Last::read(&host.tree, &context)?.resolved.is_empty();
+    let is_there = matches!(modules::find(&host.tree, &host.krate, context.names())?, Found::Module(_));
+    if is_remembered || is_there {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{}: `{key}` has not been generated", memory::OPTIONS_FILE))
+        .help(format!("generate it with `sagents gen persistence {key}`, or remove it from {}", memory::OPTIONS_FILE)))
+}
+
 /// What somebody asks for: a context, and what they say about it now.
+#[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 struct Request {
     context: String,
     path: camino::Utf8PathBuf,
@@ -312,7 +360,7 @@ fn generation(request: &Request, now: DateTime<Utc>) -> Result<Generation> {
     if let Some(workspace) = host.surrounding_workspace() {
         notes.push(format!("The new package is inside the workspace of {workspace}: list it there under `members`."));
     }
-    let next = next_steps(&host, path, &options, &plan.migrations, &last)?;
+    let next = next_steps(&host, path, &options, &plan, &last)?;
     Ok(Generation { resolved: options.resolved(), notes, unwired: plan.unwired, next, changes, host })
 }
 
@@ -427,14 +475,8 @@ fn ask_scope(package: &str, yes: bool) -> Option<String> {
 }
 
 /// What is really left to do.
-fn next_steps(
-    host: &Host,
-    path: &Utf8Path,
-    options: &Options,
-    migrations: &[camino::Utf8PathBuf],
-    last: &Last,
-) -> Result<Vec<Step>> {
-    let migrate = !migrations.is_empty();
+fn next_steps(host: &Host, path: &Utf8Path, options: &Options, plan: &Plan, last: &Last) -> Result<Vec<Step>> {
+    let migrate = !plan.migrations.is_empty();
     let step = |command: &str, why: &str| Step { command: command.to_owned(), why: why.to_owned() };
     let mut steps = Vec::new();
     if host.is_new() {
@@ -457,7 +499,7 @@ fn next_steps(
                 steps.push(step(&format!("{command}{place}"), &why));
             }
             None => {
-                let source = host::modules::clean(&path.join(&options.migrations));
+                let source = modules::clean(&path.join(&options.migrations));
                 steps.push(step(
                     &format!("sqlx migrate run --source {}", quoted(&source)),
                     if last.schema.is_none() {
@@ -468,6 +510,10 @@ fn next_steps(
                 ));
             }
         }
+    }
+    if migrate && !plan.former_owners.is_empty() {
+        let command = format!("sagents update {} --drop-old-owner", options.context.key());
+        steps.push(step(&command, &format!("later, when {} is not needed any more", plan.former_owners.join(", "))));
     }
     Ok(steps)
 }

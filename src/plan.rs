@@ -28,6 +28,8 @@ pub struct Plan {
     pub unwired: Vec<(Utf8PathBuf, Vec<String>)>,
     /// Migrations that this run adds.
     pub migrations: Vec<Utf8PathBuf>,
+    /// The columns of former owners, which are still there.
+    pub former_owners: Vec<String>,
     /// They take the place of earlier ones, which were deleted before they ran.
     pub migrations_anew: bool,
     /// The scope type, if the generator made it and nobody touched it since.
@@ -447,6 +449,7 @@ fn main() {
             files: self.files,
             unwired,
             migrations: self.migrations,
+            former_owners: former_owners(&self.schema),
             migrations_anew: self.migrations_anew,
             scope: self.scope,
             ejected,
@@ -497,6 +500,11 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         }
     }
     Ok(needs)
+}
+
+fn former_owners(schema: &Schema) -> Vec<String> {
+    let conversations = schema.tables.first().into_iter().flat_map(|table| &table.columns);
+    conversations.filter(|column| column.retired).map(|column| column.name.clone()).collect()
 }
 
 /// The columns that migrations of the host's own added to our tables.

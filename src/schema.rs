@@ -1,7 +1,6 @@
 //! The tables, as data. A schema knows nothing of how a database spells it; `schema::sql` and `database` do.
 
 pub mod sql;
-#[allow(dead_code, reason = "`gen` does not change tables yet")]
 pub mod transition;
 
 use serde::{Deserialize, Serialize};

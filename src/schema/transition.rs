@@ -9,7 +9,6 @@ mod sqlite;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "`gen` does not change tables yet")]
 pub use backfill::check as check_backfill;
 
 use crate::database::Database;
@@ -126,16 +125,59 @@ impl Transition {
     }
 
     pub fn up(&self, database: Database) -> String {
+        let stays = self.old.owner().map_or(String::new(), |owner| {
+            let place = self.kept[0].iter().find(|(from, _)| *from == owner.name).map_or("", |(_, to)| to);
+            let place = if place == owner.name { String::new() } else { format!(" in {place}") };
+            format!(" What {} held stays{place}, until a run with --drop-old-owner.", owner.name)
+        });
+        let about = match (&self.owner, self.schema.owner()) {
+            (OwnerChange::Stays, _) => None,
+            (_, Some(owner)) => Some(format!("The owner is {} from now on.{stays}", owner.name)),
+            (_, None) => Some(format!("There is no owner from now on.{stays}")),
+        };
+        render(about, &self.path_up(), database)
+    }
+
+    pub fn down(&self, database: Database) -> String {
+        let is_gone = |column: &&Column| !self.kept[0].iter().any(|(from, _)| *from == column.name);
+        let about = match (&self.owner, self.old.owner()) {
+            (OwnerChange::Stays, _) if retired_columns(&self.old).iter().any(is_gone) => {
+                Some("The columns of former owners come back, without their values.".to_owned())
+            }
+            (OwnerChange::Stays, _) => None,
+            (_, Some(owner)) => Some(format!("The owner is {} again.", owner.name)),
+            (_, None) => Some("There is no owner, again.".to_owned()),
+        };
+        let additions: Vec<_> = self.additions.iter().map(|addition| self.moved(addition)).collect();
+        render(about, &self.path_down(&additions), database)
+    }
+
+    /// Whether the tables are built anew, up or down, so that what others have on them gets lost or is in the way.
+    #[allow(dead_code, reason = "for `gen`, which may refuse less")]
+    pub fn builds_anew(&self, database: Database) -> bool {
+        match database {
+            Database::Sqlite => sqlite::builds_anew(&self.path_up()) || sqlite::builds_anew(&self.path_down(&[])),
+            Database::Postgres => false,
+        }
+    }
+
+    /// It can run only while there are no conversations, because nobody said whose they are.
+    #[allow(dead_code, reason = "for the report")]
+    pub fn lacks_backfill(&self) -> bool {
+        self.owner == OwnerChange::Comes(Filling::Unknown)
+    }
+
+    fn path_up(&self) -> Path<'_> {
         let owners = match (&self.owner, self.schema.owner()) {
             (OwnerChange::Comes(filling), Some(column)) => Owners::Filled { column, filling },
             (OwnerChange::Leaves, _) => Owners::Dropped,
             (OwnerChange::Stays | OwnerChange::Comes(_), _) => Owners::Same,
         };
         let kept = self.kept.iter().map(|pairs| borrowed(pairs)).collect();
-        render(&Path::new(&self.old, &self.schema, kept, owners, &self.additions), database)
+        Path::new(&self.old, &self.schema, kept, owners, &self.additions)
     }
 
-    pub fn down(&self, database: Database) -> String {
+    fn path_down<'a>(&'a self, additions: &'a [Addition]) -> Path<'a> {
         let owners = match (&self.owner, self.old.owner()) {
             (OwnerChange::Stays, _) => Owners::Same,
             (OwnerChange::Comes(_) | OwnerChange::Leaves, Some(column)) => Owners::Restored { column },
@@ -143,18 +185,7 @@ impl Transition {
         };
         let reverse = |(from, to)| (to, from);
         let kept = self.kept.iter().map(|pairs| borrowed(pairs).into_iter().map(reverse).collect()).collect();
-        let additions: Vec<_> = self.additions.iter().map(|addition| self.moved(addition)).collect();
-        render(&Path::new(&self.schema, &self.old, kept, owners, &additions), database)
-    }
-
-    /// It can run only while there are no conversations, because nobody said whose they are.
-    pub fn lacks_backfill(&self) -> bool {
-        self.owner == OwnerChange::Comes(Filling::Unknown)
-    }
-
-    /// The columns that hold what a former owner left, once it has run.
-    pub fn retired(&self) -> Vec<&str> {
-        retired_columns(&self.schema).into_iter().map(|column| column.name.as_str()).collect()
+        Path::new(&self.schema, &self.old, kept, owners, additions)
     }
 
     fn changes_something(&self) -> bool {
@@ -315,9 +346,10 @@ fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
     pairs.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect()
 }
 
-fn render(path: &Path, database: Database) -> String {
-    match database {
+fn render(about: Option<String>, path: &Path, database: Database) -> String {
+    let steps = match database {
         Database::Sqlite => sqlite::render(path),
         Database::Postgres => postgres::render(path),
-    }
+    };
+    about.map(|about| format!("-- {about}\n\n")).unwrap_or_default() + &steps
 }

@@ -1994,8 +1994,8 @@ fn contexts_to_update_check_or_compare_are_known() {
     let host = Host::library();
     assert_snapshot!(refusal(&host, "update conversations"), @"
     $ update conversations
-    error: CONTEXT: `conversations` has not been generated here
-    help: generate it with `sagents gen persistence`
+    error: no context has been generated in .
+    help: generate one with `sagents gen persistence`, or name the package with --path
     exit 2
     ");
     host.generate(PLAIN);
@@ -2019,6 +2019,27 @@ fn contexts_to_update_check_or_compare_are_known() {
     $ check Other.Chats
     error: CONTEXT: `Other` in `Other.Chats` is not this package, which is called `my_app`
     help: write `MyApp.Chats`
+    exit 2
+    ");
+}
+
+#[test]
+fn a_context_that_stands_in_the_options_alone_is_unknown() {
+    let host = Host::library().file("sagents.toml", "[contexts.chats]\nscope = \"accounts::Scope\"\n");
+    assert_snapshot!(refusals(&host, &["update", "check", "diff chats"]), @"
+    $ update
+    error: sagents.toml: `chats` has not been generated
+    help: generate it with `sagents gen persistence chats`, or remove it from sagents.toml
+    exit 2
+
+    $ check
+    error: sagents.toml: `chats` has not been generated
+    help: generate it with `sagents gen persistence chats`, or remove it from sagents.toml
+    exit 2
+
+    $ diff chats
+    error: sagents.toml: `chats` has not been generated
+    help: generate it with `sagents gen persistence chats`, or remove it from sagents.toml
     exit 2
     ");
 }

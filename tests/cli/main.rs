@@ -5,6 +5,7 @@ mod support;
 
 mod bad_input;
 mod hosts;
+mod interrupted;
 mod laws;
 mod report;
 mod rerun;

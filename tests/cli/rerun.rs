@@ -267,7 +267,8 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
       updated   src/conversations.rs
 
     Next:
-      sqlx migrate run --source migrations  # changes the tables in DATABASE_URL
+      sqlx migrate run --source migrations           # changes the tables in DATABASE_URL
+      sagents update conversations --drop-old-owner  # later, when user_id is not needed any more
     ");
     assert!(host.sagents_in(".", &args).stdout.starts_with("Up to date: "));
     assert_eq!(host.sagents("check").code, 0);

@@ -154,7 +154,7 @@ impl<'a> Path<'a> {
                 (
                     name,
                     format!(
-                        "there are conversations that never had a {name}, so it cannot be restored; nothing was changed"
+                        "there are conversations without a former {name}, so it cannot be restored; nothing was changed"
                     ),
                 )
             }

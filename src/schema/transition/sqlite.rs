@@ -8,18 +8,22 @@ use super::script::Script;
 use super::{Addition, Filling};
 use crate::database::Database;
 use crate::schema::sql;
-use crate::schema::{Column, ForeignKey, Table};
+use crate::schema::{Column, ForeignKey, Index, Table};
 
 const DATABASE: Database = Database::Sqlite;
 
 pub(super) fn render(path: &Path) -> String {
     let mut script = Script::default();
-    if path.tables.iter().all(|table| can_stay(path, table)) {
-        change_in_place(path, &mut script);
-    } else {
+    if builds_anew(path) {
         build_anew(path, &mut script);
+    } else {
+        change_in_place(path, &mut script);
     }
     script.finish()
+}
+
+pub(super) fn builds_anew(path: &Path) -> bool {
+    !path.tables.iter().all(|table| can_stay(path, table))
 }
 
 /// Whether `ALTER TABLE` can make all of the difference.
@@ -43,41 +47,39 @@ fn can_stay(path: &Path, table: &TablePath) -> bool {
 }
 
 fn change_in_place(path: &Path, script: &mut Script) {
-    let changed_indexes: Vec<_> = path
-        .tables
-        .iter()
-        .map(|table| {
-            let renamed: Vec<_> = table.indexes_kept().into_iter().filter(|(from, to)| from != to).collect();
-            let dropped = table.indexes_dropped().into_iter().map(|index| index.name.as_str());
-            let dropped: Vec<_> = dropped.chain(renamed.iter().map(|(from, _)| *from)).collect();
-            let is_new = |name: &str| renamed.iter().any(|(_, to)| *to == name);
-            let added = table.to.indexes.iter().filter(|index| {
-                is_new(&index.name) || table.indexes_added().iter().any(|added| added.name == index.name)
-            });
-            let added: Vec<_> = added.map(|index| sql::create_index(index, table.to, DATABASE)).collect();
-            (dropped, added)
-        })
-        .collect();
-    let dropped = changed_indexes.iter().flat_map(|(dropped, _)| dropped);
-    script.step("Indexes that change go first.", dropped.map(|index| format!("DROP INDEX {};", quote(index))));
-    let columns = |table: &TablePath| {
-        let name = quote(&table.from.name);
-        let drop = table.dropped().map(|column| format!("ALTER TABLE {name} DROP COLUMN {};", quote(&column.name)));
+    // An index cannot be renamed.
+    let stays = |table: &TablePath, index: &Index| table.indexes_kept().contains(&(&index.name, &index.name));
+    let dropped = path.tables.iter().flat_map(|table| {
+        let dropped = table.from.indexes.iter().filter(|index| !stays(table, index));
+        dropped.map(|index| format!("DROP INDEX {};", quote(&index.name)))
+    });
+    script.step("Indexes that change go first.", dropped);
+    let alter = |table: &TablePath, change: String| format!("ALTER TABLE {} {change};", quote(&table.from.name));
+    let dropped = path.tables.iter().flat_map(|table| {
+        table.dropped().map(move |column| alter(table, format!("DROP COLUMN {}", quote(&column.name))))
+    });
+    script.step("Columns that are no more.", dropped);
+    let renamed = path.tables.iter().flat_map(|table| {
         let renamed = table.renamed().into_iter();
-        let rename =
-            renamed.map(|(from, to)| format!("ALTER TABLE {name} RENAME COLUMN {} TO {};", quote(from), quote(to)));
-        let add = table.added().map(|column| {
+        renamed.map(move |(from, to)| alter(table, format!("RENAME COLUMN {} TO {}", quote(from), quote(to))))
+    });
+    script.step("Columns by their new names.", renamed);
+    let added = path.tables.iter().flat_map(|table| {
+        table.added().map(move |column| {
             let check = sql::condition(column, DATABASE).map(|condition| format!(" CHECK ({condition})"));
-            let definition = sql::define(column, DATABASE);
-            format!("ALTER TABLE {name} ADD COLUMN {definition}{};", check.unwrap_or_default())
-        });
-        drop.chain(rename).chain(add).collect::<Vec<_>>()
-    };
-    script.step("Columns as they are from now on.", path.tables.iter().flat_map(columns));
+            alter(table, format!("ADD COLUMN {}{}", sql::define(column, DATABASE), check.unwrap_or_default()))
+        })
+    });
+    script.step("New columns.", added);
     let renamed = path.tables.iter().filter(|table| table.from.name != table.to.name);
     let rename = |table: &TablePath| rename_table(&table.from.name, &table.to.name);
     script.step("Tables by their new names.", renamed.map(rename));
-    let added = changed_indexes.iter().flat_map(|(_, added)| added.clone());
+    let added = path.tables.iter().flat_map(|table| {
+        let kept = table.indexes_kept();
+        let stays = move |index: &&Index| kept.contains(&(&index.name, &index.name));
+        let added = table.to.indexes.iter().filter(move |index| !stays(index));
+        added.map(|index| sql::create_index(index, table.to, DATABASE))
+    });
     script.step("Indexes as they are from now on.", added);
 }
 

@@ -1,6 +1,7 @@
 use super::*;
+use crate::host::migrations::Catalog;
 use crate::names::TablePrefix;
-use crate::schema::{Kind, LONGEST_SUFFIX, OwnerColumn, OwnerKey, schema};
+use crate::schema::{self, Default, Kind, LONGEST_SUFFIX, OwnerColumn, OwnerKey, sql};
 
 const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 
@@ -11,18 +12,964 @@ fn tables(prefix: &str, owner: Option<(&str, Kind, Option<&str>)>) -> Schema {
         kind,
         references: table.map(|table| OwnerKey { schema: None, table: table.to_owned(), column: "id".to_owned() }),
     });
-    schema(&prefix, owner.as_ref())
+    schema::schema(&prefix, owner.as_ref())
+}
+
+fn user() -> Schema {
+    tables("sagents_", Some(("user_id", Kind::BigInteger, Some("users"))))
+}
+
+fn team() -> Schema {
+    tables("sagents_", Some(("team_id", Kind::Uuid, Some("teams"))))
+}
+
+fn none() -> Schema {
+    tables("sagents_", None)
+}
+
+const BACKFILL: &str = "(SELECT team_id FROM users WHERE users.id = user_id)";
+
+fn same_owner() -> Wish<'static> {
+    Wish { same_owner: true, ..Wish::default() }
+}
+
+fn backfill(text: &str) -> Wish<'_> {
+    Wish { backfill: Some(text), ..Wish::default() }
+}
+
+fn change(old: &Schema, new: &Schema, wish: Wish) -> Transition {
+    transition(old, new, &wish).unwrap().expect("something changes")
+}
+
+/// The tables after a change, with what former owners left.
+fn changed(old: &Schema, new: &Schema, wish: Wish) -> Schema {
+    change(old, new, wish).schema().clone()
+}
+
+fn columns(table: &Table) -> Vec<&str> {
+    table.columns.iter().map(|column| column.name.as_str()).collect()
+}
+
+/// The parts of a migration that have a word, for a look at one matter.
+fn steps(sql: &str, word: &str) -> String {
+    sql.split("\n\n").filter(|step| step.contains(word)).collect::<Vec<_>>().join("\n\n")
 }
 
 #[test]
-#[ignore = "prints"]
-fn print() {
-    let user = tables("sagents_", Some(("user_id", Kind::BigInteger, Some("users"))));
-    let team = tables("chat_", Some(("team_id", Kind::Uuid, Some("teams"))));
-    let wish = Wish { backfill: Some("(SELECT team_id FROM users WHERE users.id = user_id)"), ..Wish::default() };
-    let transition = transition(&user, &team, &wish).unwrap().unwrap();
-    for database in BOTH {
-        println!("=== up {}\n{}", database.name(), transition.up(database));
-        println!("=== down {}\n{}", database.name(), transition.down(database));
+fn tables_that_are_as_they_should_be_need_no_migration() {
+    let with_former = changed(&user(), &team(), backfill(BACKFILL));
+    let mut reworded = user();
+    reworded.tables[0].about = "Another comment.".to_owned();
+    reworded.tables[1].columns.reverse();
+    for (old, new, wish) in [
+        (user(), user(), Wish::default()),
+        (user(), user(), Wish { backfill: Some("1"), drop_old_owner: true, ..same_owner() }),
+        (user(), reworded, Wish::default()),
+        (none(), none(), Wish::default()),
+        (with_former, team(), Wish::default()),
+    ] {
+        assert!(transition(&old, &new, &wish).unwrap().is_none());
     }
+}
+
+#[test]
+fn a_migration_is_called_by_what_it_does() {
+    let chat = tables("chat_", Some(("user_id", Kind::BigInteger, Some("users"))));
+    let bare = tables("", Some(("user_id", Kind::BigInteger, Some("users"))));
+    let member = tables("sagents_", Some(("member_id", Kind::BigInteger, Some("users"))));
+    let people = tables("sagents_", Some(("user_id", Kind::BigInteger, Some("people"))));
+    let with_former = changed(&user(), &team(), backfill(BACKFILL));
+    let mut newer = user();
+    newer.tables[0].checks.push("updated_at >= inserted_at".to_owned());
+    let drop = Wish { drop_old_owner: true, ..Wish::default() };
+    let names = [
+        change(&user(), &team(), backfill(BACKFILL)),
+        change(&user(), &none(), Wish::default()),
+        change(&none(), &user(), Wish::default()),
+        change(&user(), &chat, same_owner()),
+        change(&bare, &user(), same_owner()),
+        change(&user(), &member, same_owner()),
+        change(&user(), &people, same_owner()),
+        change(&with_former, &team(), drop),
+        change(&user(), &newer, same_owner()),
+    ]
+    .map(|transition| transition.name());
+    insta::assert_snapshot!(names.join("\n"), @r#"
+    change_sagents_owner_to_team_id
+    change_sagents_owner_to_none
+    change_sagents_owner_to_user_id
+    rename_sagents_to_chat
+    rename_conversations_to_sagents
+    rename_sagents_owner_to_member_id
+    change_sagents_owner_table
+    drop_sagents_old_owner
+    update_sagents
+    "#);
+}
+
+#[test]
+fn an_owner_comes_on_sqlite() {
+    let transition = change(&user(), &team(), backfill(BACKFILL));
+    insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
+    -- The owner is team_id from now on. What user_id held stays, until a run with --drop-old-owner.
+
+    -- Stops, with nothing changed, if the old tables have a column that would be lost.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the tables have a column that no migration of this project adds, and that would be lost; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM pragma_table_xinfo('sagents_conversations') WHERE name NOT IN ('user_id', 'id', 'title', 'scope', 'metadata', 'interrupted', 'next_sequence', 'inserted_at', 'updated_at')
+        UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_agent_states') WHERE name NOT IN ('user_id', 'conversation_id', 'version', 'revision', 'write_id', 'data', 'unreadable_data', 'inserted_at', 'updated_at')
+        UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_display_messages') WHERE name NOT IN ('user_id', 'conversation_id', 'sequence', 'message_id', 'item', 'role', 'content_type', 'content', 'metadata', 'tool_call_id', 'status', 'inserted_at')
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Stops, with nothing changed, if the old tables have an index or a trigger that would be lost.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the tables have an index or a trigger of your own: drop it in a migration before this one, and make it again after; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL
+        AND tbl_name IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages')
+        AND name NOT IN ('sagents_conversations_updated', 'sagents_display_messages_tool_calls')
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Stops, with nothing changed, if another table refers to the old ones: its rows would be deleted.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "a table of your own has a foreign key onto these: drop it in a migration before this one, and make it again after; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM sqlite_schema AS host, pragma_foreign_key_list(host.name) AS key
+        WHERE host.type = 'table' AND key."table" COLLATE NOCASE IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages')
+        AND host.name NOT IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages')
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Every conversation gets its team_id.
+    ALTER TABLE "sagents_conversations" ADD COLUMN "sagents_new_owner" BLOB;
+    UPDATE "sagents_conversations" SET "sagents_new_owner" = (SELECT team_id FROM users WHERE users.id = user_id);
+
+    -- Stops, with nothing changed, if a conversation is without a team_id.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the backfill leaves conversations without a team_id; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_conversations" WHERE "sagents_new_owner" IS NULL
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Stops, with nothing changed, if two conversations would have the same key.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are conversations of one id that would have the same team_id; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_conversations" GROUP BY "sagents_new_owner", "id" HAVING count(*) > 1
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Stops, with nothing changed, if a team_id is not in teams.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are conversations whose team_id is not in teams; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_conversations" AS conversation WHERE NOT EXISTS (
+            SELECT 1 FROM "teams" AS owner WHERE owner."id" = conversation."sagents_new_owner"
+        )
+    );
+    DROP TABLE "sagents_guard";
+
+    -- The new tables, beside the old ones.
+    -- Conversations, and where each one's next message goes.
+    CREATE TABLE "sagents_conversations_new" (
+        "team_id" BLOB NOT NULL,
+        "id" BLOB NOT NULL,
+        "title" TEXT,
+        "scope" TEXT NOT NULL,
+        "metadata" TEXT NOT NULL DEFAULT '{}',
+        "interrupted" INTEGER NOT NULL DEFAULT 0,
+        "next_sequence" INTEGER NOT NULL DEFAULT 0,
+        "inserted_at" TEXT NOT NULL,
+        "updated_at" TEXT NOT NULL,
+        "user_id" INTEGER,
+        PRIMARY KEY ("team_id", "id"),
+        FOREIGN KEY ("team_id") REFERENCES "teams" ("id") ON DELETE CASCADE,
+        CHECK (length("team_id") = 16),
+        CHECK (length("id") = 16),
+        CHECK (json_valid("scope")),
+        CHECK (json_valid("metadata")),
+        CHECK ("interrupted" IN (0, 1)),
+        CHECK (next_sequence >= 0)
+    ) STRICT, WITHOUT ROWID;
+    -- What a conversation's agent knows.
+    CREATE TABLE "sagents_agent_states_new" (
+        "team_id" BLOB NOT NULL,
+        "conversation_id" BLOB NOT NULL,
+        "version" INTEGER NOT NULL,
+        "revision" INTEGER NOT NULL,
+        "write_id" BLOB NOT NULL,
+        "data" TEXT NOT NULL,
+        "unreadable_data" TEXT,
+        "inserted_at" TEXT NOT NULL,
+        "updated_at" TEXT NOT NULL,
+        "user_id" INTEGER,
+        PRIMARY KEY ("team_id", "conversation_id"),
+        FOREIGN KEY ("team_id", "conversation_id") REFERENCES "sagents_conversations_new" ("team_id", "id") ON DELETE CASCADE,
+        CHECK (length("team_id") = 16),
+        CHECK (length("conversation_id") = 16),
+        CHECK (length("write_id") = 16),
+        CHECK (revision >= 1)
+    ) STRICT;
+    -- What a person sees of a conversation, in order.
+    CREATE TABLE "sagents_display_messages_new" (
+        "team_id" BLOB NOT NULL,
+        "conversation_id" BLOB NOT NULL,
+        "sequence" INTEGER NOT NULL,
+        "message_id" BLOB NOT NULL,
+        "item" INTEGER NOT NULL,
+        "role" TEXT NOT NULL,
+        "content_type" TEXT NOT NULL,
+        "content" TEXT NOT NULL,
+        "metadata" TEXT NOT NULL DEFAULT '{}',
+        "tool_call_id" TEXT,
+        "status" TEXT,
+        "inserted_at" TEXT NOT NULL,
+        "user_id" INTEGER,
+        PRIMARY KEY ("team_id", "conversation_id", "sequence"),
+        UNIQUE ("team_id", "conversation_id", "message_id", "item"),
+        FOREIGN KEY ("team_id", "conversation_id") REFERENCES "sagents_conversations_new" ("team_id", "id") ON DELETE CASCADE,
+        CHECK (length("team_id") = 16),
+        CHECK (length("conversation_id") = 16),
+        CHECK (length("message_id") = 16),
+        CHECK (json_valid("metadata")),
+        CHECK (sequence >= 0),
+        CHECK (item >= 0),
+        CHECK (role IN ('user', 'assistant', 'tool', 'system')),
+        CHECK (content_type IN ('text', 'thinking', 'image', 'file_reference', 'structured_data', 'notification', 'error', 'tool_call', 'tool_result', 'todo_snapshot')),
+        CHECK (status IN ('pending', 'executing', 'completed', 'failed', 'interrupted', 'cancelled')),
+        CHECK ((content_type = 'tool_call') = (status IS NOT NULL)),
+        CHECK (content_type <> 'tool_call' OR tool_call_id IS NOT NULL)
+    ) STRICT, WITHOUT ROWID;
+
+    -- Every row is copied, parents first.
+    INSERT INTO "sagents_conversations_new"
+        ("team_id", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "user_id")
+        SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "user_id"
+        FROM "sagents_conversations";
+    INSERT INTO "sagents_agent_states_new"
+        ("team_id", "conversation_id", "version", "revision", "write_id", "data", "unreadable_data", "inserted_at", "updated_at", "user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."version", child."revision", child."write_id", child."data", child."unreadable_data", child."inserted_at", child."updated_at", child."user_id"
+        FROM "sagents_agent_states" AS child
+        LEFT JOIN "sagents_conversations" AS conversation
+        ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+    INSERT INTO "sagents_display_messages_new"
+        ("team_id", "conversation_id", "sequence", "message_id", "item", "role", "content_type", "content", "metadata", "tool_call_id", "status", "inserted_at", "user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."sequence", child."message_id", child."item", child."role", child."content_type", child."content", child."metadata", child."tool_call_id", child."status", child."inserted_at", child."user_id"
+        FROM "sagents_display_messages" AS child
+        LEFT JOIN "sagents_conversations" AS conversation
+        ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+
+    -- The old tables go, children first.
+    DROP TABLE "sagents_display_messages";
+    DROP TABLE "sagents_agent_states";
+    DROP TABLE "sagents_conversations";
+
+    -- The new tables take their names; foreign keys follow.
+    ALTER TABLE "sagents_conversations_new" RENAME TO "sagents_conversations";
+    ALTER TABLE "sagents_agent_states_new" RENAME TO "sagents_agent_states";
+    ALTER TABLE "sagents_display_messages_new" RENAME TO "sagents_display_messages";
+
+    -- Indexes, whose names are free now.
+    CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("team_id", "updated_at" DESC, "id" DESC);
+    CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("team_id", "conversation_id", "tool_call_id", "content_type", "sequence")
+        WHERE tool_call_id IS NOT NULL;
+    "#);
+}
+
+#[test]
+fn an_owner_comes_on_postgres() {
+    let chat = tables("chat_", Some(("team_id", Kind::Uuid, Some("teams"))));
+    let transition = change(&user(), &chat, backfill(BACKFILL));
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- The owner is team_id from now on. What user_id held stays, until a run with --drop-old-owner.
+
+    -- Says what is missing before anything is changed.
+    DO $$
+    BEGIN
+        IF to_regclass('"teams"') IS NULL THEN
+            RAISE EXCEPTION 'the table "teams" of the owners is missing: make it in an earlier migration, or name another with --owner-table';
+        END IF;
+        IF NOT has_table_privilege('"teams"', 'REFERENCES') THEN
+            RAISE EXCEPTION 'the role % may not refer to "teams": let its owner GRANT REFERENCES ON "teams" TO %',
+                current_user, current_user;
+        END IF;
+    END
+    $$;
+
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Every conversation gets its team_id.
+    ALTER TABLE "sagents_conversations" ADD COLUMN "sagents_new_owner" UUID;
+    UPDATE "sagents_conversations" SET "sagents_new_owner" = (SELECT team_id FROM users WHERE users.id = user_id);
+
+    -- Stops, with nothing changed, if a conversation is without a team_id.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_conversations" WHERE "sagents_new_owner" IS NULL) THEN
+            RAISE EXCEPTION 'the backfill leaves conversations without a team_id; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- Stops, with nothing changed, if two conversations would have the same key.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_conversations" GROUP BY "sagents_new_owner", "id" HAVING count(*) > 1) THEN
+            RAISE EXCEPTION 'there are conversations of one id that would have the same team_id; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- What belongs to a conversation follows it.
+    ALTER TABLE "sagents_agent_states" ADD COLUMN "sagents_new_owner" UUID;
+    UPDATE "sagents_agent_states" AS child SET "sagents_new_owner" = conversation."sagents_new_owner"
+        FROM "sagents_conversations" AS conversation
+        WHERE conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "sagents_new_owner" UUID;
+    UPDATE "sagents_display_messages" AS child SET "sagents_new_owner" = conversation."sagents_new_owner"
+        FROM "sagents_conversations" AS conversation
+        WHERE conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+
+    -- Keys, checks and indexes that change go first.
+    DROP INDEX "sagents_display_messages_tool_calls";
+    ALTER TABLE "sagents_display_messages"
+        DROP CONSTRAINT "sagents_display_messages_fkey",
+        DROP CONSTRAINT "sagents_display_messages_key",
+        DROP CONSTRAINT "sagents_display_messages_pkey";
+    ALTER TABLE "sagents_agent_states"
+        DROP CONSTRAINT "sagents_agent_states_fkey",
+        DROP CONSTRAINT "sagents_agent_states_pkey";
+    DROP INDEX "sagents_conversations_updated";
+    ALTER TABLE "sagents_conversations"
+        DROP CONSTRAINT "sagents_conversations_fkey",
+        DROP CONSTRAINT "sagents_conversations_pkey";
+
+    -- Columns by their new names.
+    ALTER TABLE "sagents_conversations" RENAME COLUMN "sagents_new_owner" TO "team_id";
+    ALTER TABLE "sagents_agent_states" RENAME COLUMN "sagents_new_owner" TO "team_id";
+    ALTER TABLE "sagents_display_messages" RENAME COLUMN "sagents_new_owner" TO "team_id";
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_conversations"
+        ALTER COLUMN "team_id" SET NOT NULL,
+        ALTER COLUMN "user_id" DROP NOT NULL;
+    ALTER TABLE "sagents_agent_states"
+        ALTER COLUMN "team_id" SET NOT NULL,
+        ALTER COLUMN "user_id" DROP NOT NULL;
+    ALTER TABLE "sagents_display_messages"
+        ALTER COLUMN "team_id" SET NOT NULL,
+        ALTER COLUMN "user_id" DROP NOT NULL;
+
+    -- Everything gets its new name.
+    ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
+    ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_next_sequence_check" TO "chat_conversations_next_sequence_check";
+    ALTER TABLE "sagents_agent_states" RENAME TO "chat_agent_states";
+    ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_revision_check" TO "chat_agent_states_revision_check";
+    ALTER TABLE "sagents_display_messages" RENAME TO "chat_display_messages";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_sequence_check" TO "chat_display_messages_sequence_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_item_check" TO "chat_display_messages_item_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_role_check" TO "chat_display_messages_role_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_content_type_check" TO "chat_display_messages_content_type_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_status_check" TO "chat_display_messages_status_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_check" TO "chat_display_messages_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_check1" TO "chat_display_messages_check1";
+
+    -- Keys, checks and indexes as they are from now on.
+    ALTER TABLE "chat_conversations"
+        ADD CONSTRAINT "chat_conversations_pkey" PRIMARY KEY ("team_id", "id"),
+        ADD CONSTRAINT "chat_conversations_fkey" FOREIGN KEY ("team_id") REFERENCES "teams" ("id") ON DELETE CASCADE;
+    CREATE INDEX "chat_conversations_updated" ON "chat_conversations" ("team_id", "updated_at" DESC, "id" DESC);
+    ALTER TABLE "chat_agent_states"
+        ADD CONSTRAINT "chat_agent_states_pkey" PRIMARY KEY ("team_id", "conversation_id"),
+        ADD CONSTRAINT "chat_agent_states_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "chat_conversations" ("team_id", "id") ON DELETE CASCADE;
+    ALTER TABLE "chat_display_messages"
+        ADD CONSTRAINT "chat_display_messages_pkey" PRIMARY KEY ("team_id", "conversation_id", "sequence"),
+        ADD CONSTRAINT "chat_display_messages_key" UNIQUE ("team_id", "conversation_id", "message_id", "item"),
+        ADD CONSTRAINT "chat_display_messages_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "chat_conversations" ("team_id", "id") ON DELETE CASCADE;
+    CREATE INDEX "chat_display_messages_tool_calls" ON "chat_display_messages" ("team_id", "conversation_id", "tool_call_id", "content_type", "sequence")
+        WHERE tool_call_id IS NOT NULL;
+    "#);
+}
+
+#[test]
+fn an_owner_comes_back_on_postgres() {
+    let transition = change(&user(), &team(), backfill(BACKFILL));
+    insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
+    -- The owner is user_id again.
+
+    -- Says what is missing before anything is changed.
+    DO $$
+    BEGIN
+        IF to_regclass('"users"') IS NULL THEN
+            RAISE EXCEPTION 'the table "users" of the owners is missing: make it in an earlier migration, or name another with --owner-table';
+        END IF;
+        IF NOT has_table_privilege('"users"', 'REFERENCES') THEN
+            RAISE EXCEPTION 'the role % may not refer to "users": let its owner GRANT REFERENCES ON "users" TO %',
+                current_user, current_user;
+        END IF;
+    END
+    $$;
+
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Stops, with nothing changed, if a conversation is without a user_id.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_conversations" WHERE "user_id" IS NULL) THEN
+            RAISE EXCEPTION 'there are conversations without a former user_id, so it cannot be restored; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- Stops, with nothing changed, if two conversations would have the same key.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_conversations" GROUP BY "user_id", "id" HAVING count(*) > 1) THEN
+            RAISE EXCEPTION 'there are conversations of one id that would have the same user_id; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- What belongs to a conversation follows it.
+    UPDATE "sagents_agent_states" AS child SET "user_id" = conversation."user_id"
+        FROM "sagents_conversations" AS conversation
+        WHERE conversation."team_id" = child."team_id" AND conversation."id" = child."conversation_id"
+        AND child."user_id" IS DISTINCT FROM conversation."user_id";
+    UPDATE "sagents_display_messages" AS child SET "user_id" = conversation."user_id"
+        FROM "sagents_conversations" AS conversation
+        WHERE conversation."team_id" = child."team_id" AND conversation."id" = child."conversation_id"
+        AND child."user_id" IS DISTINCT FROM conversation."user_id";
+
+    -- Keys, checks and indexes that change go first.
+    DROP INDEX "sagents_display_messages_tool_calls";
+    ALTER TABLE "sagents_display_messages"
+        DROP CONSTRAINT "sagents_display_messages_fkey",
+        DROP CONSTRAINT "sagents_display_messages_key",
+        DROP CONSTRAINT "sagents_display_messages_pkey";
+    ALTER TABLE "sagents_agent_states"
+        DROP CONSTRAINT "sagents_agent_states_fkey",
+        DROP CONSTRAINT "sagents_agent_states_pkey";
+    DROP INDEX "sagents_conversations_updated";
+    ALTER TABLE "sagents_conversations"
+        DROP CONSTRAINT "sagents_conversations_fkey",
+        DROP CONSTRAINT "sagents_conversations_pkey";
+
+    -- Columns that are no more.
+    ALTER TABLE "sagents_conversations" DROP COLUMN "team_id";
+    ALTER TABLE "sagents_agent_states" DROP COLUMN "team_id";
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "team_id";
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_conversations" ALTER COLUMN "user_id" SET NOT NULL;
+    ALTER TABLE "sagents_agent_states" ALTER COLUMN "user_id" SET NOT NULL;
+    ALTER TABLE "sagents_display_messages" ALTER COLUMN "user_id" SET NOT NULL;
+
+    -- Keys, checks and indexes as they are from now on.
+    ALTER TABLE "sagents_conversations"
+        ADD CONSTRAINT "sagents_conversations_pkey" PRIMARY KEY ("user_id", "id"),
+        ADD CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "users" ("id") ON DELETE CASCADE;
+    CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC);
+    ALTER TABLE "sagents_agent_states"
+        ADD CONSTRAINT "sagents_agent_states_pkey" PRIMARY KEY ("user_id", "conversation_id"),
+        ADD CONSTRAINT "sagents_agent_states_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE;
+    ALTER TABLE "sagents_display_messages"
+        ADD CONSTRAINT "sagents_display_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "sequence"),
+        ADD CONSTRAINT "sagents_display_messages_key" UNIQUE ("user_id", "conversation_id", "message_id", "item"),
+        ADD CONSTRAINT "sagents_display_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE;
+    CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
+        WHERE tool_call_id IS NOT NULL;
+    "#);
+}
+
+#[test]
+fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() {
+    let by_uuid = tables("sagents_", Some(("user_id", Kind::Uuid, Some("people"))));
+    let transition = change(&user(), &by_uuid, backfill("unhex(printf('%032x', user_id))"));
+    assert_eq!(columns(&transition.schema().tables[1]).last(), Some(&"old_user_id"));
+    insta::assert_snapshot!(steps(&transition.up(Database::Sqlite), "sagents_new_owner"), @r#"
+    -- Every conversation gets its user_id.
+    ALTER TABLE "sagents_conversations" ADD COLUMN "sagents_new_owner" BLOB;
+    UPDATE "sagents_conversations" SET "sagents_new_owner" = (unhex(printf('%032x', user_id)));
+
+    -- Stops, with nothing changed, if a conversation is without a user_id.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the backfill leaves conversations without a user_id; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_conversations" WHERE "sagents_new_owner" IS NULL
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Stops, with nothing changed, if two conversations would have the same key.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are conversations of one id that would have the same user_id; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_conversations" GROUP BY "sagents_new_owner", "id" HAVING count(*) > 1
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Stops, with nothing changed, if a user_id is not in people.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are conversations whose user_id is not in people; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_conversations" AS conversation WHERE NOT EXISTS (
+            SELECT 1 FROM "people" AS owner WHERE owner."id" = conversation."sagents_new_owner"
+        )
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Every row is copied, parents first.
+    INSERT INTO "sagents_conversations_new"
+        ("user_id", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "old_user_id")
+        SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "user_id"
+        FROM "sagents_conversations";
+    INSERT INTO "sagents_agent_states_new"
+        ("user_id", "conversation_id", "version", "revision", "write_id", "data", "unreadable_data", "inserted_at", "updated_at", "old_user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."version", child."revision", child."write_id", child."data", child."unreadable_data", child."inserted_at", child."updated_at", child."user_id"
+        FROM "sagents_agent_states" AS child
+        LEFT JOIN "sagents_conversations" AS conversation
+        ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+    INSERT INTO "sagents_display_messages_new"
+        ("user_id", "conversation_id", "sequence", "message_id", "item", "role", "content_type", "content", "metadata", "tool_call_id", "status", "inserted_at", "old_user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."sequence", child."message_id", child."item", child."role", child."content_type", child."content", child."metadata", child."tool_call_id", child."status", child."inserted_at", child."user_id"
+        FROM "sagents_display_messages" AS child
+        LEFT JOIN "sagents_conversations" AS conversation
+        ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+    "#);
+    let up = transition.up(Database::Postgres);
+    insta::assert_snapshot!(steps(&up, "RENAME"), @r#"
+    -- Columns by their new names.
+    ALTER TABLE "sagents_conversations" RENAME COLUMN "user_id" TO "old_user_id";
+    ALTER TABLE "sagents_conversations" RENAME COLUMN "sagents_new_owner" TO "user_id";
+    ALTER TABLE "sagents_agent_states" RENAME COLUMN "user_id" TO "old_user_id";
+    ALTER TABLE "sagents_agent_states" RENAME COLUMN "sagents_new_owner" TO "user_id";
+    ALTER TABLE "sagents_display_messages" RENAME COLUMN "user_id" TO "old_user_id";
+    ALTER TABLE "sagents_display_messages" RENAME COLUMN "sagents_new_owner" TO "user_id";
+    "#);
+    insta::assert_snapshot!(steps(&transition.down(Database::Postgres), "RENAME"), @r#"
+    -- Columns by their new names.
+    ALTER TABLE "sagents_conversations" RENAME COLUMN "old_user_id" TO "user_id";
+    ALTER TABLE "sagents_agent_states" RENAME COLUMN "old_user_id" TO "user_id";
+    ALTER TABLE "sagents_display_messages" RENAME COLUMN "old_user_id" TO "user_id";
+    "#);
+}
+
+#[test]
+fn without_a_backfill_only_empty_tables_can_change() {
+    let transition = change(&user(), &team(), Wish::default());
+    assert!(transition.lacks_backfill());
+    for database in BOTH {
+        let up = transition.up(database);
+        assert!(!up.contains("UPDATE \"sagents_conversations\""), "{up}");
+    }
+    insta::assert_snapshot!(steps(&transition.up(Database::Sqlite), "--backfill"), @r#"
+    -- Stops, with nothing changed, if a conversation is without a team_id.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are conversations already: say with --backfill what their team_id is; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_conversations" WHERE "sagents_new_owner" IS NULL
+    );
+    DROP TABLE "sagents_guard";
+    "#);
+    insta::assert_snapshot!(steps(&transition.up(Database::Postgres), "--backfill"), @r#"
+    -- Stops, with nothing changed, if a conversation is without a team_id.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_conversations" WHERE "sagents_new_owner" IS NULL) THEN
+            RAISE EXCEPTION 'there are conversations already: say with --backfill what their team_id is; nothing was changed';
+        END IF;
+    END
+    $$;
+    "#);
+}
+
+#[test]
+fn there_and_back_needs_no_backfill() {
+    let there = changed(&user(), &team(), backfill(BACKFILL));
+    let back = change(&there, &user(), Wish::default());
+    assert!(!back.lacks_backfill());
+    insta::assert_snapshot!(steps(&back.up(Database::Postgres), "former"), @r#"
+    -- Stops, with nothing changed, if a conversation is without a user_id.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_conversations" WHERE "sagents_new_owner" IS NULL) THEN
+            RAISE EXCEPTION 'there are conversations without a former user_id: say with --backfill what their user_id is; nothing was changed';
+        END IF;
+    END
+    $$;
+    "#);
+    insta::assert_snapshot!(columns(&back.schema().tables[1]).join(" "), @r#"user_id conversation_id version revision write_id data unreadable_data inserted_at updated_at team_id old_user_id"#);
+    // Another type would need a conversion.
+    let by_uuid = tables("sagents_", Some(("user_id", Kind::Uuid, None)));
+    assert!(change(&there, &by_uuid, Wish::default()).lacks_backfill());
+}
+
+#[test]
+fn former_owners_have_names_of_their_own() {
+    let mut schema = user();
+    for kind in [Kind::Text, Kind::Uuid, Kind::Text] {
+        schema = changed(&schema, &tables("sagents_", Some(("user_id", kind, None))), Wish::default());
+    }
+    assert_eq!(columns(&schema.tables[0])[9..], ["old_user_id_3", "old_user_id_2", "old_user_id"]);
+    let long = "u".repeat(63);
+    let before = tables("sagents_", Some((&long, Kind::Text, None)));
+    let after = changed(&before, &tables("sagents_", Some((&long, Kind::Uuid, None))), Wish::default());
+    assert_eq!(columns(&after.tables[0])[9], format!("old_{}", &long[4..]));
+}
+
+#[test]
+fn the_old_owner_goes_by_a_run_of_its_own() {
+    let there = changed(&user(), &team(), backfill(BACKFILL));
+    let transition = change(&there, &team(), Wish { drop_old_owner: true, ..same_owner() });
+    assert_eq!(transition.schema(), &team());
+    insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
+    -- Columns that are no more.
+    ALTER TABLE "sagents_conversations" DROP COLUMN "user_id";
+    ALTER TABLE "sagents_agent_states" DROP COLUMN "user_id";
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "user_id";
+    "#);
+    insta::assert_snapshot!(transition.down(Database::Sqlite), @r#"
+    -- The columns of former owners come back, without their values.
+
+    -- New columns.
+    ALTER TABLE "sagents_conversations" ADD COLUMN "user_id" INTEGER;
+    ALTER TABLE "sagents_agent_states" ADD COLUMN "user_id" INTEGER;
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "user_id" INTEGER;
+    "#);
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Columns that are no more.
+    ALTER TABLE "sagents_conversations" DROP COLUMN "user_id";
+    ALTER TABLE "sagents_agent_states" DROP COLUMN "user_id";
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "user_id";
+    "#);
+    insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
+    -- The columns of former owners come back, without their values.
+
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_conversations" ADD COLUMN "user_id" BIGINT;
+    ALTER TABLE "sagents_agent_states" ADD COLUMN "user_id" BIGINT;
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "user_id" BIGINT;
+    "#);
+}
+
+#[test]
+fn an_owner_that_leaves_now_is_not_dropped_now() {
+    let there = changed(&user(), &team(), backfill(BACKFILL));
+    let org = tables("sagents_", Some(("org_id", Kind::Text, Some("orgs"))));
+    let transition = change(&there, &org, Wish { drop_old_owner: true, ..backfill("'one'") });
+    assert_eq!(columns(&transition.schema().tables[1])[9..], ["team_id"]);
+}
+
+#[test]
+fn a_field_that_is_renamed_keeps_its_values() {
+    let member = tables("sagents_", Some(("member_id", Kind::BigInteger, Some("users"))));
+    let transition = change(&user(), &member, same_owner());
+    insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
+    -- Columns by their new names.
+    ALTER TABLE "sagents_conversations" RENAME COLUMN "user_id" TO "member_id";
+    ALTER TABLE "sagents_agent_states" RENAME COLUMN "user_id" TO "member_id";
+    ALTER TABLE "sagents_display_messages" RENAME COLUMN "user_id" TO "member_id";
+    "#);
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Columns by their new names.
+    ALTER TABLE "sagents_conversations" RENAME COLUMN "user_id" TO "member_id";
+    ALTER TABLE "sagents_agent_states" RENAME COLUMN "user_id" TO "member_id";
+    ALTER TABLE "sagents_display_messages" RENAME COLUMN "user_id" TO "member_id";
+    "#);
+    // Where somebody says whose they are, that counts.
+    assert_eq!(changed(&user(), &member, backfill("7")).tables[0].columns.len(), 10);
+}
+
+#[test]
+fn a_field_may_take_the_name_of_a_former_owner() {
+    let there = changed(&user(), &team(), backfill(BACKFILL));
+    let renamed = tables("sagents_", Some(("user_id", Kind::Uuid, Some("teams"))));
+    let transition = change(&there, &renamed, same_owner());
+    assert_eq!(columns(&transition.schema().tables[1])[9..], ["old_user_id"]);
+    let names = |sql: &str| sql.lines().filter(|line| line.contains("states\" RENAME")).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!(names(&transition.up(Database::Sqlite)), @r#"
+    ALTER TABLE "sagents_agent_states" RENAME COLUMN "user_id" TO "old_user_id";
+    ALTER TABLE "sagents_agent_states" RENAME COLUMN "team_id" TO "user_id";
+    "#);
+    insta::assert_snapshot!(names(&transition.down(Database::Sqlite)), @r#"
+    ALTER TABLE "sagents_agent_states" RENAME COLUMN "user_id" TO "team_id";
+    ALTER TABLE "sagents_agent_states" RENAME COLUMN "old_user_id" TO "user_id";
+    "#);
+}
+
+#[test]
+fn a_prefix_changes_in_place() {
+    let chat = tables("chat_", Some(("user_id", Kind::BigInteger, Some("users"))));
+    let transition = change(&user(), &chat, same_owner());
+    insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
+    -- Indexes that change go first.
+    DROP INDEX "sagents_conversations_updated";
+    DROP INDEX "sagents_display_messages_tool_calls";
+
+    -- Tables by their new names.
+    ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
+    ALTER TABLE "sagents_agent_states" RENAME TO "chat_agent_states";
+    ALTER TABLE "sagents_display_messages" RENAME TO "chat_display_messages";
+
+    -- Indexes as they are from now on.
+    CREATE INDEX "chat_conversations_updated" ON "chat_conversations" ("user_id", "updated_at" DESC, "id" DESC);
+    CREATE INDEX "chat_display_messages_tool_calls" ON "chat_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
+        WHERE tool_call_id IS NOT NULL;
+    "#);
+    insta::assert_snapshot!(steps(&transition.up(Database::Postgres), "_states"), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Everything gets its new name.
+    ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
+    ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_next_sequence_check" TO "chat_conversations_next_sequence_check";
+    ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_pkey" TO "chat_conversations_pkey";
+    ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_fkey" TO "chat_conversations_fkey";
+    ALTER INDEX "sagents_conversations_updated" RENAME TO "chat_conversations_updated";
+    ALTER TABLE "sagents_agent_states" RENAME TO "chat_agent_states";
+    ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_revision_check" TO "chat_agent_states_revision_check";
+    ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_pkey" TO "chat_agent_states_pkey";
+    ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_fkey" TO "chat_agent_states_fkey";
+    ALTER TABLE "sagents_display_messages" RENAME TO "chat_display_messages";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_sequence_check" TO "chat_display_messages_sequence_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_item_check" TO "chat_display_messages_item_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_role_check" TO "chat_display_messages_role_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_content_type_check" TO "chat_display_messages_content_type_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_status_check" TO "chat_display_messages_status_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_check" TO "chat_display_messages_check";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_check1" TO "chat_display_messages_check1";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_pkey" TO "chat_display_messages_pkey";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_key" TO "chat_display_messages_key";
+    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_fkey" TO "chat_display_messages_fkey";
+    ALTER INDEX "sagents_display_messages_tool_calls" RENAME TO "chat_display_messages_tool_calls";
+    "#);
+    assert!(!transition.builds_anew(Database::Sqlite));
+}
+
+#[test]
+fn a_foreign_key_is_replaced() {
+    let people = tables("sagents_", Some(("user_id", Kind::BigInteger, Some("people"))));
+    let transition = change(&user(), &people, same_owner());
+    assert_eq!(transition.schema(), &people);
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- Says what is missing before anything is changed.
+    DO $$
+    BEGIN
+        IF to_regclass('"people"') IS NULL THEN
+            RAISE EXCEPTION 'the table "people" of the owners is missing: make it in an earlier migration, or name another with --owner-table';
+        END IF;
+        IF NOT has_table_privilege('"people"', 'REFERENCES') THEN
+            RAISE EXCEPTION 'the role % may not refer to "people": let its owner GRANT REFERENCES ON "people" TO %',
+                current_user, current_user;
+        END IF;
+    END
+    $$;
+
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Keys, checks and indexes that change go first.
+    ALTER TABLE "sagents_conversations" DROP CONSTRAINT "sagents_conversations_fkey";
+
+    -- Keys, checks and indexes as they are from now on.
+    ALTER TABLE "sagents_conversations" ADD CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "people" ("id") ON DELETE CASCADE;
+    "#);
+    insta::assert_snapshot!(steps(&transition.up(Database::Sqlite), "is not in"), @r#"
+    -- Stops, with nothing changed, if a user_id is not in people.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are conversations whose user_id is not in people; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_conversations" AS conversation WHERE NOT EXISTS (
+            SELECT 1 FROM "people" AS owner WHERE owner."id" = conversation."user_id"
+        )
+    );
+    DROP TABLE "sagents_guard";
+    "#);
+}
+
+#[test]
+fn what_a_newer_generator_adds_is_added() {
+    let mut older = user();
+    older.tables[2].columns.retain(|column| column.name != "metadata");
+    older.tables[2].indexes.clear();
+    let transition = change(&older, &user(), same_owner());
+    insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
+    -- New columns.
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "metadata" TEXT NOT NULL DEFAULT '{}' CHECK (json_valid("metadata"));
+
+    -- Indexes as they are from now on.
+    CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
+        WHERE tool_call_id IS NOT NULL;
+    "#);
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "metadata" JSONB NOT NULL DEFAULT '{}';
+
+    -- Keys, checks and indexes as they are from now on.
+    CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
+        WHERE tool_call_id IS NOT NULL;
+    "#);
+    insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Keys, checks and indexes that change go first.
+    DROP INDEX "sagents_display_messages_tool_calls";
+
+    -- Columns that are no more.
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "metadata";
+    "#);
+}
+
+#[test]
+fn what_a_newer_generator_makes_stricter_is_made_so() {
+    let mut older = user();
+    let messages = &mut older.tables[2];
+    messages.unique = None;
+    messages.columns.retain(|column| column.name != "status");
+    messages.checks.retain(|check| !check.contains("status") && check != "item >= 0");
+    messages.columns[6].default = Some(Default::Zero);
+    messages.columns[6].nullable = true;
+    let transition = change(&older, &user(), same_owner());
+    assert!(transition.builds_anew(Database::Sqlite));
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_display_messages"
+        ADD COLUMN "status" TEXT,
+        ALTER COLUMN "content_type" SET NOT NULL,
+        ALTER COLUMN "content_type" DROP DEFAULT;
+
+    -- Everything gets its new name.
+    ALTER TABLE "sagents_display_messages" RENAME CONSTRAINT "sagents_display_messages_check" TO "sagents_display_messages_check1";
+
+    -- Keys, checks and indexes as they are from now on.
+    ALTER TABLE "sagents_display_messages"
+        ADD CONSTRAINT "sagents_display_messages_key" UNIQUE ("user_id", "conversation_id", "message_id", "item"),
+        ADD CONSTRAINT "sagents_display_messages_item_check" CHECK (item >= 0),
+        ADD CONSTRAINT "sagents_display_messages_status_check" CHECK (status IN ('pending', 'executing', 'completed', 'failed', 'interrupted', 'cancelled')),
+        ADD CONSTRAINT "sagents_display_messages_check" CHECK ((content_type = 'tool_call') = (status IS NOT NULL));
+    "#);
+    insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Keys, checks and indexes that change go first.
+    ALTER TABLE "sagents_display_messages"
+        DROP CONSTRAINT "sagents_display_messages_key",
+        DROP CONSTRAINT "sagents_display_messages_item_check",
+        DROP CONSTRAINT "sagents_display_messages_status_check",
+        DROP CONSTRAINT "sagents_display_messages_check",
+        DROP CONSTRAINT "sagents_display_messages_check1";
+
+    -- Columns that are no more.
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "status";
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_display_messages"
+        ALTER COLUMN "content_type" DROP NOT NULL,
+        ALTER COLUMN "content_type" SET DEFAULT 0;
+
+    -- Keys, checks and indexes as they are from now on.
+    ALTER TABLE "sagents_display_messages" ADD CONSTRAINT "sagents_display_messages_check" CHECK (content_type <> 'tool_call' OR tool_call_id IS NOT NULL);
+    "#);
+}
+
+#[test]
+#[should_panic(expected = "sagents_agent_states.shape: a new column that may not be empty needs a default")]
+fn a_new_column_needs_a_value() {
+    let mut newer = user();
+    let shape = Column { name: "shape".to_owned(), ..newer.tables[1].columns[2].clone() };
+    newer.tables[1].columns.push(shape);
+    let _ = transition(&user(), &newer, &same_owner());
+}
+
+#[test]
+fn columns_of_the_host_are_carried_along() {
+    let additions = [Addition {
+        table: "sagents_conversations".to_owned(),
+        column: "pinned".to_owned(),
+        definition: "pinned INTEGER NOT NULL DEFAULT 0".to_owned(),
+    }];
+    let chat = tables("chat_", Some(("team_id", Kind::Uuid, Some("teams"))));
+    let transition = change(&user(), &chat, Wish { additions: &additions, ..backfill(BACKFILL) });
+    for sql in [transition.up(Database::Sqlite), transition.down(Database::Sqlite)] {
+        assert_eq!(sql.matches("pinned INTEGER NOT NULL DEFAULT 0,").count(), 1, "{sql}");
+        assert_eq!(sql.matches("\"pinned\"").count(), 2, "{sql}");
+        assert!(sql.contains("'pinned')"), "{sql}");
+    }
+    let additions = [Addition { column: "Team_Id".to_owned(), ..additions[0].clone() }];
+    let refused = transition_error(&user(), &team(), &Wish { additions: &additions, ..backfill(BACKFILL) });
+    insta::assert_snapshot!(refused, @r#"
+    the table `sagents_conversations` has a column `Team_Id` of your own, and would get one of that name
+    help: rename or drop yours in a migration, or choose another name with --owner-field
+    "#);
+}
+
+fn transition_error(old: &Schema, new: &Schema, wish: &Wish) -> String {
+    transition(old, new, wish).unwrap_err().to_string()
+}
+
+/// The next run reads the columns of a host's own from its migrations, ours among them.
+#[test]
+fn a_host_that_reads_its_migrations_finds_the_tables_that_are_recorded() {
+    let schemas = [
+        user(),
+        team(),
+        none(),
+        tables("chat_", Some(("user_id", Kind::Uuid, None))),
+        tables("", Some(("member_id", Kind::BigInteger, Some("users")))),
+    ];
+    let pairs = schemas.iter().flat_map(|old| schemas.iter().map(move |new| (old, new)));
+    for (database, (old, new)) in pairs.flat_map(|pair| BOTH.map(|database| (database, pair))) {
+        let Some(there) = transition(old, new, &same_owner()).unwrap() else { continue };
+        let dropped = transition(there.schema(), new, &Wish { drop_old_owner: true, ..same_owner() }).unwrap();
+        let mut catalog = Catalog::new(database);
+        catalog.apply(&sql::create(old, database));
+        catalog.apply(&there.up(database));
+        assert_eq!(found(&catalog, there.schema()), recorded(there.schema()));
+        if let Some(dropped) = dropped {
+            catalog.apply(&dropped.up(database));
+            assert_eq!(found(&catalog, new), recorded(new));
+            catalog.apply(&dropped.down(database));
+        }
+        catalog.apply(&there.down(database));
+        assert_eq!(found(&catalog, old), recorded(old));
+    }
+}
+
+fn found(catalog: &Catalog, schema: &Schema) -> Vec<Vec<String>> {
+    let columns = |table: &Table| {
+        let found = catalog.table(&table.name).unwrap_or_else(|| panic!("{} is not found", table.name));
+        let mut names: Vec<_> = found.columns.iter().map(|column| column.name.clone()).collect();
+        names.sort();
+        names
+    };
+    schema.tables.iter().map(columns).collect()
+}
+
+fn recorded(schema: &Schema) -> Vec<Vec<String>> {
+    let columns = |table: &Table| {
+        let mut names: Vec<_> = table.columns.iter().map(|column| column.name.clone()).collect();
+        names.sort();
+        names
+    };
+    schema.tables.iter().map(columns).collect()
+}
+
+#[test]
+fn a_recorded_schema_keeps_its_former_owners() {
+    let there = changed(&user(), &team(), backfill(BACKFILL));
+    let json = serde_json::to_string(&there).unwrap();
+    assert_eq!(json.matches("\"retired\":true").count(), 3);
+    assert!(!json.contains("\"retired\":false"));
+    assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), there);
 }

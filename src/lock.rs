@@ -1,0 +1,58 @@
+//! One run at a time in a package: a second one waits for the first. The lock is the system's own, on the package's
+//! directory, so nothing is left behind, and a process that died holds nothing.
+
+use std::fs::{File, TryLockError};
+use std::io;
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// Held until it is dropped. Where a file system knows no locks it holds nothing, and the run goes on all the same.
+#[derive(Debug)]
+pub struct Lock {
+    _file: Option<File>,
+}
+
+impl Lock {
+    /// Takes the lock of the package in a directory, or of the nearest directory that exists if the package is still to
+    /// be made. Before it waits for another run it calls `waiting`, with the directory that the other one holds.
+    pub fn take(path: &Utf8Path, waiting: impl Fn(&Utf8Path)) -> Self {
+        loop {
+            let Some(place) = place(path) else { return Self { _file: None } };
+            let file = open(&place).and_then(|file| lock(file, || waiting(&place)));
+            // Another run may have made the package in the meantime.
+            if file.is_err() || self::place(path).as_ref() == Some(&place) {
+                return Self { _file: file.ok() };
+            }
+        }
+    }
+}
+
+/// The nearest directory that exists.
+fn place(path: &Utf8Path) -> Option<Utf8PathBuf> {
+    let path = camino::absolute_utf8(path).ok()?;
+    path.ancestors().find(|directory| directory.is_dir())?.canonicalize_utf8().ok()
+}
+
+fn lock(file: File, waiting: impl FnOnce()) -> io::Result<File> {
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            waiting();
+            file.lock()?;
+        }
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn open(place: &Utf8Path) -> io::Result<File> {
+    File::open(place)
+}
+
+/// Elsewhere a directory cannot be opened as a file: one that is named after it stands for it.
+#[cfg(not(unix))]
+fn open(place: &Utf8Path) -> io::Result<File> {
+    let name = format!("sagents-{}.lock", crate::disk::digest(place.as_str().as_bytes()));
+    File::options().create(true).truncate(false).write(true).open(std::env::temp_dir().join(name))
+}
