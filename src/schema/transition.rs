@@ -277,7 +277,7 @@ fn free_name(wanted: &str, taken: &[String]) -> String {
         format!("{}{suffix}", wanted.chars().take(room).collect::<String>())
     };
     let is_free = |name: &String| !taken.iter().any(|taken| taken.eq_ignore_ascii_case(name));
-    (1..).map(numbered).find(is_free).expect("there are more numbers than names")
+    (1..=taken.len() + 1).map(numbered).find(is_free).expect("there are more numbers than names")
 }
 
 /// The columns of a table that stay, by their old and their new name.

@@ -1935,13 +1935,12 @@ fn a_backfill_is_one_expression_and_for_a_change_of_owner() {
     host.generate(PLAIN);
     let team = ["gen", "persistence", "conversations", "-t", "team", "--backfill"];
     let texts = ["", "1; DROP TABLE users", "user_id, 2", "user_id -- mine", "SELECT 1", "$1", "(user_id", "'open"];
-    let mut transcript = String::new();
-    for text in texts {
+    let refused = texts.map(|text| {
         let run = host.sagents_in(".", &[&team[..], &[text]].concat());
-        transcript += &format!("$ --backfill '{text}'\n{}exit {}\n\n", run.stderr, run.code);
-    }
-    transcript += &refusal(&host, &format!("{PLAIN} --backfill 1"));
-    assert_snapshot!(transcript, @"
+        format!("$ --backfill '{text}'\n{}exit {}\n", run.stderr, run.code)
+    });
+    let unneeded = refusal(&host, &format!("{PLAIN} --backfill 1"));
+    assert_snapshot!(format!("{}\n{unneeded}", refused.join("\n")), @"
     $ --backfill ''
     error: --backfill: `` is not one SQL expression: it is empty
     help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`

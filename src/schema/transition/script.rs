@@ -15,7 +15,7 @@ impl Script {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
-        self.text.push_str(&format!("-- {about}\n"));
+        self.text.extend(["-- ", about, "\n"]);
         for statement in statements {
             self.text.push_str(statement.trim_end());
             self.text.push('\n');

@@ -33,7 +33,9 @@ fn can_stay(path: &Path, table: &TablePath) -> bool {
         from.nullable == to.nullable && from.default == to.default && from.retired == to.retired
     };
     let mut checks = [from.checks.clone(), to.checks.clone()];
-    checks.iter_mut().for_each(|checks| checks.sort());
+    for checks in &mut checks {
+        checks.sort();
+    }
     table.primary_key_stays()
         && table.unique_stays()
         && path.foreign_keys_dropped(table).is_empty()

@@ -108,6 +108,7 @@ fn a_migration_is_called_by_what_it_does() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it holds a whole migration")]
 fn an_owner_comes_on_sqlite() {
     let transition = change(&user(), &team(), backfill(BACKFILL));
     insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
@@ -275,6 +276,7 @@ fn an_owner_comes_on_sqlite() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it holds a whole migration")]
 fn an_owner_comes_on_postgres() {
     let chat = tables("chat_", Some(("team_id", Kind::Uuid, Some("teams"))));
     let transition = change(&user(), &chat, backfill(BACKFILL));
