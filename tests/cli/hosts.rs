@@ -767,6 +767,14 @@ fn a_file_that_was_only_formatted_otherwise_is_not_edited() {
     let mut rustfmt = Command::new("rustfmt");
     Run::of(rustfmt.args(["--edition", "2024", "src/lib.rs"]).current_dir(host.root()));
     assert_a_second_run_changes_nothing(&host, PLAIN);
+    assert_eq!(host.sagents("check").code, 0);
+
+    // Not even by the host's own settings.
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--edition", "2024", "--config", "max_width=140,use_small_heuristics=Max", "src/lib.rs"]);
+    Run::of(rustfmt.current_dir(host.root()));
+    assert_a_second_run_changes_nothing(&host, PLAIN);
+    assert_eq!(host.sagents("check").code, 0);
 }
 
 #[test]
