@@ -1,49 +1,68 @@
 //! Each call of a generated context beside the same statements by hand on bare sqlx, and the calls in a small and in a
-//! large database. The layer is generated into a host, where `calls/host.rs` becomes an example that measures and
-//! prints, with the other files there as its modules. Nothing here is asserted: section 10 of the design has the
-//! targets.
+//! large database: for `SQLite`, then for `PostgreSQL`, or for the one that `cargo bench --bench calls -- postgres`
+//! names. The layer is generated into a host, which has `calls/host.rs` as an example that measures and prints. Nothing
+//! here is asserted: section 10 of the design has the targets.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{env, fs};
 
-use support::{FULL, manifest, sagents};
+use support::{FULL, Host, manifest, sagents};
 
+const DATABASES: [&str; 2] = ["sqlite", "postgres"];
 const ACCOUNTS: &str = "pub struct User {\n    pub id: i64,\n}\n\npub struct Scope {\n    pub user: User,\n}\n";
 
 fn main() {
+    // Cargo adds an option of its own.
+    let named: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    for name in &named {
+        assert!(DATABASES.contains(&name.as_str()), "{name} is none of {DATABASES:?}");
+    }
+    for database in DATABASES {
+        if named.is_empty() || named.iter().any(|name| name == database) {
+            measure(database);
+        }
+    }
+}
+
+fn measure(database: &str) {
     // A fixed place, so that the host's dependencies are compiled once.
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("calls");
-    let host = place.join("host");
-    let lock = fs::read(host.join("Cargo.lock"));
-    let _ = fs::remove_dir_all(&host);
-    let write = |path: &str, text: &[u8]| {
-        let path = host.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
-    if let Ok(lock) = lock {
-        write("Cargo.lock", &lock);
-    }
-    // A workspace of its own, wherever the target directory is.
-    write("Cargo.toml", manifest("my_app", "2024", "\n[workspace]\n").as_bytes());
-    write("src/lib.rs", b"pub mod accounts;\n");
-    write("src/accounts.rs", ACCOUNTS.as_bytes());
-    write("examples/calls/main.rs", include_bytes!("calls/host.rs"));
-    write("examples/calls/hand.rs", include_bytes!("calls/hand.rs"));
-    write("examples/calls/states.rs", include_bytes!("calls/states.rs"));
-    run(sagents().args(FULL.split_whitespace()).arg("--path").arg(&host).stdout(std::process::Stdio::null()));
-
+    let host = host(&place, database);
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let target = place.join("target");
-    run(Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--example", "calls"])
-        .current_dir(&host)
-        .env("CARGO_TARGET_DIR", &target));
-    run(&mut Command::new(target.join("release/examples/calls")));
+    let mut example = Command::new(cargo);
+    example.args(["run", "--quiet", "--release", "--example", "calls", "--features", database]);
+    example.current_dir(host.root()).env("CARGO_TARGET_DIR", place.join("target"));
+    // In memory where that is possible: code is to be measured, not a disk.
+    if Path::new("/dev/shm").is_dir() {
+        example.env("TMPDIR", "/dev/shm");
+    }
+    run(&mut example);
+}
+
+/// A host of its own for each database, with the layer of today and the lock file of last time.
+fn host(place: &Path, database: &str) -> Host {
+    let root = place.join(database);
+    let lock = fs::read_to_string(root.join("Cargo.lock"));
+    let _ = fs::remove_dir_all(&root);
+    // A workspace of its own, wherever the target directory is.
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/calls/host.rs");
+    let more = format!(
+        "\n[workspace]\n\n[features]\nsqlite = []\npostgres = []\n\n[[example]]\nname = \"calls\"\npath = '{}'\n",
+        example.display()
+    );
+    let host = Host::at(root).file("Cargo.toml", &manifest("my_app", "2024", &more));
+    let host = host.file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", ACCOUNTS);
+    if let Ok(lock) = lock {
+        host.write("Cargo.lock", &lock);
+    }
+    let mut generate = sagents();
+    generate.args(FULL.split_whitespace()).args(["--database", database, "--path"]).arg(host.root());
+    run(generate.stdout(Stdio::null()));
+    host
 }
 
 fn run(command: &mut Command) {

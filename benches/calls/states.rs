@@ -6,14 +6,15 @@ use my_app::conversations::Conversations;
 use my_app::sagents::{Expect, Message, Revision, State, serializer};
 use sqlx::Row as _;
 
-use crate::hand::ByHand;
-use crate::{Directory, SCOPE, compared, header, id, measure};
+use crate::database::{ByHand, Place};
+use crate::measure::{compared, header, measure};
+use crate::{SCOPE, id};
 
 /// How many messages of 1 KB there are, and how many calls a side.
 const SIZES: [(usize, usize); 4] = [(10, 200), (100, 100), (1_000, 30), (10_000, 5)];
 
-pub async fn beside_bare_driver(directory: &Directory) {
-    let pool = directory.database("states", SIZES.len(), 0).await;
+pub async fn beside_bare_driver(place: &Place) {
+    let pool = place.database("states", &[0; SIZES.len()]).await;
     let (ours, bare) = (&Conversations::new(pool.clone()), &ByHand(pool));
     header(["agent state, messages", "ours", "bare driver", "ratio", "bytes"]);
     for (n, (messages, rounds)) in SIZES.into_iter().enumerate() {
@@ -23,7 +24,7 @@ pub async fn beside_bare_driver(directory: &Directory) {
         // Both sides save in the same place.
         let revision = &Cell::new(bare.save_state(id, text, 0).await);
         let loaded = bare.load_state(id).await;
-        assert_eq!(loaded.get::<&[u8], _>("data"), text.as_bytes());
+        assert_eq!(loaded.try_get_unchecked::<&[u8], _>("data").unwrap(), text.as_bytes());
         assert_eq!(ours.load_agent_state(&SCOPE, id).await.unwrap().state, *state);
 
         let (one, other) = measure(
@@ -48,6 +49,7 @@ pub async fn beside_bare_driver(directory: &Directory) {
         .await;
         compared(&format!("load_agent_state, {messages}"), one, other, bytes);
     }
+    println!();
 }
 
 fn state(messages: usize) -> State {

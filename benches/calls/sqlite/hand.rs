@@ -1,10 +1,9 @@
-//! The statements of the generated context, as one would write them for this one host.
+//! The statements of the generated context for SQLite, as one would write them for this one host.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use my_app::conversations::{
-    ContentType, Conversation, DisplayMessage, NewConversation, NewDisplayMessage, Role, ToolStatus,
+    ContentType, Conversation, DisplayMessage, NewConversation, NewDisplayMessage, ToolStatus,
 };
-use my_app::sagents::Message;
 use serde_json::{Map, Value, json};
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::types::Json;
@@ -12,15 +11,17 @@ use sqlx::{Row as _, Sqlite, SqliteConnection, Transaction};
 use uuid::Uuid;
 
 use crate::USER;
+use crate::beside_hand::either_case;
 
 pub struct ByHand(pub SqlitePool);
 
 impl ByHand {
     pub async fn create(&self, new: NewConversation) -> Conversation {
         let mut tx = self.begin().await;
-        let row = sqlx::query(
-            "INSERT INTO sagents_conversations (user_id, id, title, scope, metadata, inserted_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (user_id, id) DO NOTHING RETURNING *",
+        let created = sqlx::query_as(
+            "INSERT INTO sagents_conversations AS c (user_id, id, title, scope, metadata, inserted_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $6)
+             ON CONFLICT (user_id, id) DO UPDATE SET title = c.title RETURNING *",
         )
         .bind(USER)
         .bind(new.id)
@@ -31,19 +32,18 @@ impl ByHand {
         .fetch_one(&mut *tx)
         .await
         .unwrap();
-        let created = conversation(&row);
         tx.commit().await.unwrap();
         created
     }
 
     pub async fn get(&self, id: Uuid) -> Conversation {
-        let get = sqlx::query("SELECT * FROM sagents_conversations WHERE user_id = $1 AND id = $2");
-        conversation(&get.bind(USER).bind(id).fetch_one(&self.0).await.unwrap())
+        let get = sqlx::query_as("SELECT * FROM sagents_conversations WHERE user_id = $1 AND id = $2");
+        get.bind(USER).bind(id).fetch_one(&self.0).await.unwrap()
     }
 
     pub async fn update(&self, id: Uuid, title: String, metadata: Map<String, Value>) -> Conversation {
         let mut tx = self.begin().await;
-        let row = sqlx::query(
+        let updated = sqlx::query_as(
             "UPDATE sagents_conversations
              SET title = CASE WHEN $3 THEN $4 ELSE title END, metadata = CASE WHEN $5 THEN $6 ELSE metadata END,
                  updated_at = $7
@@ -59,7 +59,18 @@ impl ByHand {
         .fetch_one(&mut *tx)
         .await
         .unwrap();
-        let updated = conversation(&row);
+        tx.commit().await.unwrap();
+        updated
+    }
+
+    pub async fn set_interrupted(&self, id: Uuid, interrupted: bool) -> Conversation {
+        let mut tx = self.begin().await;
+        let update = sqlx::query_as(
+            "UPDATE sagents_conversations SET interrupted = $3, updated_at = $4
+             WHERE user_id = $1 AND id = $2 RETURNING *",
+        );
+        let update = update.bind(USER).bind(id).bind(interrupted).bind(text(Utc::now()));
+        let updated = update.fetch_one(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
         updated
     }
@@ -72,41 +83,18 @@ impl ByHand {
     }
 
     pub async fn list(&self) -> Vec<Conversation> {
-        let rows = sqlx::query(
-            "SELECT * FROM sagents_conversations WHERE user_id = $1 AND (updated_at, id) < ($2, $3)
-             ORDER BY updated_at DESC, id DESC LIMIT $4",
-        )
-        .bind(USER)
-        .bind("9999-12-31T23:59:59.999999Z")
-        .bind(Uuid::max())
-        .bind(50)
-        .fetch_all(&self.0)
-        .await
-        .unwrap();
-        rows.iter().map(conversation).collect()
-    }
-
-    /// A text, and the tools that an assistant calls with it.
-    pub async fn save_message(&self, conversation_id: Uuid, message_id: Uuid, said: &Message) -> Vec<DisplayMessage> {
-        let text = said.content.as_ref().unwrap().text();
-        let mut items = vec![NewDisplayMessage::text(Role::Assistant, text).message_id(message_id)];
-        for (call, item) in said.tool_calls.iter().zip(1..) {
-            let metadata = Map::from_iter([
-                ("call_id".into(), call.call_id.as_str().into()),
-                ("name".into(), call.name.as_str().into()),
-                ("arguments".into(), call.arguments.clone().unwrap()),
-                ("display_text".into(), call.display_text.as_deref().into()),
-            ]);
-            let shown = NewDisplayMessage::tool_call(&call.call_id, &call.name).metadata(metadata);
-            items.push(NewDisplayMessage { item, ..shown.message_id(message_id) });
-        }
-        self.append(conversation_id, items).await
+        let list = sqlx::query_as(
+            "SELECT * FROM sagents_conversations WHERE user_id = $1 AND (updated_at, id) < ($4, $3)
+             ORDER BY updated_at DESC, id DESC LIMIT $2",
+        );
+        let list = list.bind(USER).bind(50_i64).bind(Uuid::max()).bind("9999-12-31T23:59:59.999999Z");
+        list.fetch_all(&self.0).await.unwrap()
     }
 
     pub async fn append(&self, conversation_id: Uuid, items: Vec<NewDisplayMessage>) -> Vec<DisplayMessage> {
         let now = text(Utc::now());
         let mut tx = self.begin().await;
-        let first: i64 = sqlx::query(
+        let first: i64 = sqlx::query_scalar(
             "UPDATE sagents_conversations SET next_sequence = next_sequence + $3, updated_at = $4
              WHERE user_id = $1 AND id = $2 RETURNING next_sequence - $3",
         )
@@ -116,11 +104,10 @@ impl ByHand {
         .bind(&now)
         .fetch_one(&mut *tx)
         .await
-        .unwrap()
-        .get(0);
+        .unwrap();
         let mut appended = Vec::with_capacity(items.len());
         for (new, sequence) in items.into_iter().zip(first..) {
-            let row = sqlx::query(
+            let message = sqlx::query_as(
                 "INSERT INTO sagents_display_messages (user_id, conversation_id, sequence, message_id, item, role,
                      content_type, content, metadata, tool_call_id, status, inserted_at)
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
@@ -131,39 +118,33 @@ impl ByHand {
             .bind(sequence)
             .bind(new.message_id)
             .bind(new.item)
-            .bind(new.role)
-            .bind(new.content_type)
+            .bind(new.role.as_str())
+            .bind(new.content_type.as_str())
             .bind(new.content)
             .bind(Json(new.metadata))
             .bind(new.tool_call_id)
-            .bind(new.status)
+            .bind(new.status.map(ToolStatus::as_str))
             .bind(&now)
             .fetch_one(&mut *tx)
             .await
             .unwrap();
-            appended.push(message(&row));
+            appended.push(message);
         }
         tx.commit().await.unwrap();
         appended
     }
 
     pub async fn page(&self, conversation_id: Uuid) -> Vec<DisplayMessage> {
-        let rows = sqlx::query(
+        let page = sqlx::query_as(
             "SELECT m.* FROM sagents_conversations c
              LEFT JOIN (
                  SELECT * FROM sagents_display_messages
                  WHERE user_id = $1 AND conversation_id = $2 AND sequence > $3 ORDER BY sequence LIMIT $4
              ) m ON TRUE
              WHERE c.user_id = $1 AND c.id = $2 ORDER BY m.sequence",
-        )
-        .bind(USER)
-        .bind(conversation_id)
-        .bind(-1)
-        .bind(100)
-        .fetch_all(&self.0)
-        .await
-        .unwrap();
-        rows.iter().map(message).collect()
+        );
+        let page = page.bind(USER).bind(conversation_id).bind(-1_i64).bind(100_i64);
+        page.fetch_all(&self.0).await.unwrap()
     }
 
     pub async fn clear(&self, conversation_id: Uuid) -> u64 {
@@ -176,19 +157,14 @@ impl ByHand {
     }
 
     pub async fn search(&self, text: &str) -> Vec<DisplayMessage> {
-        let rows = sqlx::query(
+        let exact: String = text.chars().map(either_case).collect();
+        let search = sqlx::query_as(
             "SELECT * FROM sagents_display_messages WHERE user_id = $1 AND content LIKE $2 ESCAPE '\\'
                  AND content GLOB $3
              ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $4",
-        )
-        .bind(USER)
-        .bind(format!("%{text}%"))
-        .bind(format!("*{}*", text.chars().map(either_case).collect::<String>()))
-        .bind(20)
-        .fetch_all(&self.0)
-        .await
-        .unwrap();
-        rows.iter().map(message).collect()
+        );
+        let search = search.bind(USER).bind(format!("%{text}%")).bind(format!("*{exact}*")).bind(20_i64);
+        search.fetch_all(&self.0).await.unwrap()
     }
 
     pub async fn change_tool_call(
@@ -200,54 +176,48 @@ impl ByHand {
     ) -> DisplayMessage {
         let mut tx = self.begin().await;
         touch(&mut tx, conversation_id).await;
-        let row = sqlx::query(
-            "SELECT * FROM sagents_display_messages
-             WHERE user_id = $1 AND conversation_id = $2 AND sequence = (
-                 SELECT max(sequence) FROM sagents_display_messages
-                 WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = $4
-             )",
-        )
-        .bind(USER)
-        .bind(conversation_id)
-        .bind(call_id)
-        .bind(ContentType::ToolCall)
-        .fetch_one(&mut *tx)
-        .await
-        .unwrap();
-        let mut call = message(&row);
+        let mut call = newest(&mut tx, conversation_id, call_id, ContentType::ToolCall).await;
         call.status = Some(status);
         call.metadata.extend(metadata);
-        sqlx::query(
-            "UPDATE sagents_display_messages SET status = $4, content = $5, metadata = $6
-             WHERE user_id = $1 AND conversation_id = $2 AND sequence = $3",
-        )
-        .bind(USER)
-        .bind(conversation_id)
-        .bind(call.sequence)
-        .bind(call.status)
-        .bind(&call.content)
-        .bind(Json(&call.metadata))
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+        write_back(&mut tx, &call).await;
         tx.commit().await.unwrap();
         call
+    }
+
+    /// A person approves a tool call, which has a result.
+    pub async fn approve(&self, conversation_id: Uuid, call_id: &str) -> DisplayMessage {
+        let mut tx = self.begin().await;
+        touch(&mut tx, conversation_id).await;
+        let mut call = newest(&mut tx, conversation_id, call_id, ContentType::ToolCall).await;
+        call.metadata.insert("hitl_decision".into(), "approved".into());
+        write_back(&mut tx, &call).await;
+        let mut result = newest(&mut tx, conversation_id, call_id, ContentType::ToolResult).await;
+        result.metadata.insert("hitl_decision".into(), "approved".into());
+        write_back(&mut tx, &result).await;
+        tx.commit().await.unwrap();
+        call
+    }
+
+    pub async fn resolve(&self, conversation_id: Uuid, call_id: &str, content: &str) -> DisplayMessage {
+        let mut tx = self.begin().await;
+        touch(&mut tx, conversation_id).await;
+        let mut result = newest(&mut tx, conversation_id, call_id, ContentType::ToolResult).await;
+        result.metadata.insert("is_interrupt".into(), false.into());
+        content.clone_into(&mut result.content);
+        write_back(&mut tx, &result).await;
+        tx.commit().await.unwrap();
+        result
     }
 
     pub async fn delete_before(&self, cutoff: DateTime<Utc>) -> u64 {
         let (cutoff, mut start, mut deleted) = (text(cutoff), (i64::MIN, Uuid::nil()), 0);
         loop {
-            let batch = sqlx::query(
+            let batch = sqlx::query_as(
                 "SELECT user_id, id, updated_at < $3 FROM sagents_conversations WHERE (user_id, id) > ($1, $2)
                  ORDER BY user_id, id LIMIT 1000",
-            )
-            .bind(start.0)
-            .bind(start.1)
-            .bind(&cutoff)
-            .fetch_all(&self.0)
-            .await
-            .unwrap();
-            let keys: Vec<(i64, Uuid, bool)> = batch.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+            );
+            let batch = batch.bind(start.0).bind(start.1).bind(&cutoff);
+            let keys: Vec<(i64, Uuid, bool)> = batch.fetch_all(&self.0).await.unwrap();
             let Some(last) = keys.last() else { return deleted };
             if keys.iter().any(|key| key.2) {
                 let mut tx = self.begin().await;
@@ -268,7 +238,7 @@ impl ByHand {
     pub async fn save_state(&self, conversation_id: Uuid, data: &str, expected: i64) -> i64 {
         let mut tx = self.begin().await;
         touch(&mut tx, conversation_id).await;
-        let current = sqlx::query(
+        let current: Option<(i64, Uuid, bool)> = sqlx::query_as(
             "SELECT revision, write_id, unreadable_data IS NOT NULL AS has_unreadable
              FROM sagents_agent_states WHERE user_id = $1 AND conversation_id = $2",
         )
@@ -277,8 +247,8 @@ impl ByHand {
         .fetch_optional(&mut *tx)
         .await
         .unwrap();
-        assert_eq!(current.map_or(0, |row| row.get::<i64, _>(0)), expected);
-        let saved = sqlx::query(
+        assert_eq!(current.map_or(0, |current| current.0), expected);
+        let revision = sqlx::query_scalar(
             "INSERT INTO sagents_agent_states AS s
                  (user_id, conversation_id, version, revision, write_id, data, inserted_at, updated_at)
              VALUES ($1, $2, $3, 1, $4, $5, $6, $6)
@@ -299,17 +269,52 @@ impl ByHand {
         .await
         .unwrap();
         tx.commit().await.unwrap();
-        saved.get(0)
+        revision
     }
 
     /// The revision and the bytes of a state, which nobody parses.
     pub async fn load_state(&self, conversation_id: Uuid) -> SqliteRow {
         let load = sqlx::query(
-            "SELECT s.revision, CAST(s.data AS BLOB) AS data FROM sagents_conversations c
+            "SELECT s.revision, s.data FROM sagents_conversations c
              LEFT JOIN sagents_agent_states s ON s.user_id = $1 AND s.conversation_id = $2
              WHERE c.user_id = $1 AND c.id = $2",
         );
         load.bind(USER).bind(conversation_id).fetch_one(&self.0).await.unwrap()
+    }
+
+    pub async fn load_unreadable(&self, conversation_id: Uuid) -> Vec<u8> {
+        let load = sqlx::query(
+            "SELECT unreadable_data FROM sagents_agent_states
+             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL",
+        );
+        let row = load.bind(USER).bind(conversation_id).fetch_one(&self.0).await.unwrap();
+        row.try_get_unchecked(0).unwrap()
+    }
+
+    pub async fn restore_unreadable(&self, conversation_id: Uuid) -> i64 {
+        let mut tx = self.begin().await;
+        touch(&mut tx, conversation_id).await;
+        let restore = sqlx::query_scalar(
+            "UPDATE sagents_agent_states
+             SET data = unreadable_data, unreadable_data = data, revision = revision + 1, write_id = $3,
+                 updated_at = $4
+             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL RETURNING revision",
+        );
+        let restore = restore.bind(USER).bind(conversation_id).bind(Uuid::now_v7()).bind(text(Utc::now()));
+        let revision = restore.fetch_one(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        revision
+    }
+
+    pub async fn discard_unreadable(&self, conversation_id: Uuid) {
+        let mut tx = self.begin().await;
+        touch(&mut tx, conversation_id).await;
+        let discard = sqlx::query(
+            "UPDATE sagents_agent_states SET unreadable_data = NULL
+             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL",
+        );
+        discard.bind(USER).bind(conversation_id).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
     }
 
     async fn begin(&self) -> Transaction<'static, Sqlite> {
@@ -322,40 +327,39 @@ async fn touch(connection: &mut SqliteConnection, id: Uuid) {
     touch.bind(USER).bind(id).bind(text(Utc::now())).execute(connection).await.unwrap();
 }
 
+async fn newest(
+    connection: &mut SqliteConnection,
+    conversation_id: Uuid,
+    call_id: &str,
+    content_type: ContentType,
+) -> DisplayMessage {
+    let newest = sqlx::query_as(
+        "SELECT * FROM sagents_display_messages
+         WHERE user_id = $1 AND conversation_id = $2 AND sequence = (
+             SELECT max(sequence) FROM sagents_display_messages
+             WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = $4
+         )",
+    );
+    let newest = newest.bind(USER).bind(conversation_id).bind(call_id).bind(content_type.as_str());
+    newest.fetch_one(connection).await.unwrap()
+}
+
+async fn write_back(connection: &mut SqliteConnection, message: &DisplayMessage) {
+    sqlx::query(
+        "UPDATE sagents_display_messages SET status = $4, content = $5, metadata = $6
+         WHERE user_id = $1 AND conversation_id = $2 AND sequence = $3",
+    )
+    .bind(USER)
+    .bind(message.conversation_id)
+    .bind(message.sequence)
+    .bind(message.status.map(ToolStatus::as_str))
+    .bind(&message.content)
+    .bind(Json(&message.metadata))
+    .execute(connection)
+    .await
+    .unwrap();
+}
+
 fn text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, true)
-}
-
-fn conversation(row: &SqliteRow) -> Conversation {
-    Conversation {
-        user_id: row.get("user_id"),
-        id: row.get("id"),
-        title: row.get("title"),
-        scope: row.get::<Json<_>, _>("scope").0,
-        metadata: row.get::<Json<_>, _>("metadata").0,
-        interrupted: row.get("interrupted"),
-        inserted_at: row.get("inserted_at"),
-        updated_at: row.get("updated_at"),
-    }
-}
-
-fn either_case(c: char) -> String {
-    if c.is_alphabetic() { format!("[{}{}]", c.to_lowercase(), c.to_uppercase()) } else { c.to_string() }
-}
-
-fn message(row: &SqliteRow) -> DisplayMessage {
-    DisplayMessage {
-        user_id: row.get("user_id"),
-        conversation_id: row.get("conversation_id"),
-        sequence: row.get("sequence"),
-        message_id: row.get("message_id"),
-        item: row.get("item"),
-        role: row.get("role"),
-        content_type: row.get("content_type"),
-        content: row.get("content"),
-        metadata: row.get::<Json<_>, _>("metadata").0,
-        tool_call_id: row.get("tool_call_id"),
-        status: row.get("status"),
-        inserted_at: row.get("inserted_at"),
-    }
 }

@@ -1,0 +1,381 @@
+//! The statements of the generated context for `PostgreSQL`, as one would write them for this one host.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use my_app::conversations::{Conversation, DisplayMessage, NewConversation, NewDisplayMessage, ToolStatus};
+use serde_json::{Map, Value, json};
+use sqlx::postgres::{PgPool, PgRow};
+use sqlx::types::Json;
+use sqlx::{FromRow as _, Row as _};
+use uuid::Uuid;
+
+use crate::USER;
+use crate::beside_hand::either_case;
+
+#[derive(Clone)]
+pub struct ByHand(pub PgPool);
+
+impl ByHand {
+    pub async fn create(&self, new: NewConversation) -> Conversation {
+        sqlx::query_as(
+            "INSERT INTO sagents_conversations AS c (user_id, id, title, scope, metadata, inserted_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $6)
+             ON CONFLICT (user_id, id) DO UPDATE SET title = c.title RETURNING *",
+        )
+        .bind(USER)
+        .bind(new.id)
+        .bind(new.title)
+        .bind(json!({ "type": "user", "id": USER }))
+        .bind(Json(new.metadata))
+        .bind(Utc::now())
+        .fetch_one(&self.0)
+        .await
+        .unwrap()
+    }
+
+    pub async fn get(&self, id: Uuid) -> Conversation {
+        let get = sqlx::query_as("SELECT * FROM sagents_conversations WHERE user_id = $1 AND id = $2");
+        get.bind(USER).bind(id).fetch_one(&self.0).await.unwrap()
+    }
+
+    pub async fn update(&self, id: Uuid, title: String, metadata: Map<String, Value>) -> Conversation {
+        sqlx::query_as(
+            "UPDATE sagents_conversations
+             SET title = CASE WHEN $3 THEN $4 ELSE title END, metadata = CASE WHEN $5 THEN $6 ELSE metadata END,
+                 updated_at = greatest(updated_at, $7)
+             WHERE user_id = $1 AND id = $2 RETURNING *",
+        )
+        .bind(USER)
+        .bind(id)
+        .bind(true)
+        .bind(title)
+        .bind(true)
+        .bind(Json(metadata))
+        .bind(Utc::now())
+        .fetch_one(&self.0)
+        .await
+        .unwrap()
+    }
+
+    pub async fn set_interrupted(&self, id: Uuid, interrupted: bool) -> Conversation {
+        let update = sqlx::query_as(
+            "UPDATE sagents_conversations SET interrupted = $3, updated_at = greatest(updated_at, $4)
+             WHERE user_id = $1 AND id = $2 RETURNING *",
+        );
+        update.bind(USER).bind(id).bind(interrupted).bind(Utc::now()).fetch_one(&self.0).await.unwrap()
+    }
+
+    pub async fn delete(&self, id: Uuid) {
+        let delete = sqlx::query("DELETE FROM sagents_conversations WHERE user_id = $1 AND id = $2");
+        delete.bind(USER).bind(id).execute(&self.0).await.unwrap();
+    }
+
+    pub async fn list(&self) -> Vec<Conversation> {
+        let list = sqlx::query_as(
+            "SELECT * FROM sagents_conversations WHERE user_id = $1 AND (updated_at, id) < ($4, $3)
+             ORDER BY updated_at DESC, id DESC LIMIT $2",
+        );
+        let end = Utc::now() + TimeDelta::days(1000);
+        list.bind(USER).bind(50_i64).bind(Uuid::max()).bind(end).fetch_all(&self.0).await.unwrap()
+    }
+
+    pub async fn append(&self, conversation_id: Uuid, items: Vec<NewDisplayMessage>) -> Vec<DisplayMessage> {
+        sqlx::query_as(
+            "WITH new AS (
+                 SELECT * FROM unnest(
+                     $4::integer[], $5::text[], $6::text[], $7::text[], $8::jsonb[], $9::text[], $10::text[]
+                 ) AS new (item, role, content_type, content, metadata, tool_call_id, status)
+             ), present AS (
+                 SELECT * FROM sagents_display_messages
+                 WHERE user_id = $1 AND conversation_id = $2 AND message_id = $3 AND item = ANY($4)
+             ), missing AS (
+                 SELECT *, row_number() OVER (ORDER BY item) AS place FROM new
+                 WHERE item NOT IN (SELECT item FROM present)
+             ), conversation AS (
+                 UPDATE sagents_conversations
+                 SET next_sequence = next_sequence + (SELECT count(*) FROM missing),
+                     updated_at = greatest(updated_at, $11)
+                 WHERE user_id = $1 AND id = $2 AND EXISTS (SELECT FROM missing)
+                 RETURNING next_sequence - (SELECT count(*) FROM missing) - 1 AS last, updated_at
+             ), inserted AS (
+                 INSERT INTO sagents_display_messages (user_id, conversation_id, sequence, message_id, item, role,
+                     content_type, content, metadata, tool_call_id, status, inserted_at)
+                 SELECT $1, $2, last + place, $3, item, role, content_type, content, metadata, tool_call_id, status,
+                     updated_at
+                 FROM conversation, missing
+                 RETURNING *
+             )
+             SELECT * FROM present UNION ALL SELECT * FROM inserted ORDER BY item",
+        )
+        .bind(USER)
+        .bind(conversation_id)
+        .bind(items[0].message_id)
+        .bind(items.iter().map(|new| new.item).collect::<Vec<_>>())
+        .bind(items.iter().map(|new| new.role.as_str()).collect::<Vec<_>>())
+        .bind(items.iter().map(|new| new.content_type.as_str()).collect::<Vec<_>>())
+        .bind(items.iter().map(|new| new.content.as_str()).collect::<Vec<_>>())
+        .bind(items.iter().map(|new| Json(&new.metadata)).collect::<Vec<_>>())
+        .bind(items.iter().map(|new| new.tool_call_id.as_deref()).collect::<Vec<_>>())
+        .bind(items.iter().map(|new| new.status.map(ToolStatus::as_str)).collect::<Vec<_>>())
+        .bind(Utc::now())
+        .fetch_all(&self.0)
+        .await
+        .unwrap()
+    }
+
+    pub async fn page(&self, conversation_id: Uuid) -> Vec<DisplayMessage> {
+        let page = sqlx::query_as(
+            "SELECT m.* FROM sagents_conversations c
+             LEFT JOIN (
+                 SELECT * FROM sagents_display_messages
+                 WHERE user_id = $1 AND conversation_id = $2 AND sequence > $3 ORDER BY sequence LIMIT $4
+             ) m ON TRUE
+             WHERE c.user_id = $1 AND c.id = $2 ORDER BY m.sequence",
+        );
+        let page = page.bind(USER).bind(conversation_id).bind(-1_i64).bind(100_i64);
+        page.fetch_all(&self.0).await.unwrap()
+    }
+
+    pub async fn clear(&self, conversation_id: Uuid) -> u64 {
+        let clear = sqlx::query_scalar(
+            "WITH conversation AS (
+                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $3)
+                 WHERE user_id = $1 AND id = $2 RETURNING id
+             ), deleted AS (
+                 DELETE FROM sagents_display_messages m USING conversation c
+                 WHERE m.user_id = $1 AND m.conversation_id = c.id RETURNING m.sequence
+             )
+             SELECT (SELECT count(*) FROM deleted) FROM conversation",
+        );
+        let cleared: i64 = clear.bind(USER).bind(conversation_id).bind(Utc::now()).fetch_one(&self.0).await.unwrap();
+        cleared.unsigned_abs()
+    }
+
+    pub async fn search(&self, text: &str) -> Vec<DisplayMessage> {
+        let exact: String = text.chars().map(either_case).collect();
+        let search = sqlx::query_as(
+            "SELECT * FROM sagents_display_messages
+             WHERE user_id = $1 AND content COLLATE \"C\" ILIKE $2 ESCAPE '\\' AND content ~ $3
+             ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $4",
+        );
+        let search = search.bind(USER).bind(format!("%{text}%")).bind(exact).bind(20_i64);
+        search.fetch_all(&self.0).await.unwrap()
+    }
+
+    pub async fn change_tool_call(
+        &self,
+        conversation_id: Uuid,
+        call_id: &str,
+        status: ToolStatus,
+        metadata: Map<String, Value>,
+    ) -> DisplayMessage {
+        let row = sqlx::query(
+            "WITH call AS (
+                 SELECT * FROM sagents_display_messages
+                 WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = 'tool_call'
+                 ORDER BY sequence DESC LIMIT 1
+             ), conversation AS (
+                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $7)
+                 WHERE user_id = $1 AND id = $2 AND (SELECT status FROM call) = ANY ($6) RETURNING id
+             ), changed AS (
+                 UPDATE sagents_display_messages m SET status = $4, metadata = m.metadata || $5
+                 FROM conversation c, call
+                 WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = call.sequence
+                     AND m.status = ANY ($6)
+                 RETURNING m.*
+             )
+             SELECT *, TRUE AS is_changed FROM changed
+             UNION ALL
+             SELECT *, FALSE FROM call WHERE NOT EXISTS (SELECT FROM changed)",
+        )
+        .bind(USER)
+        .bind(conversation_id)
+        .bind(call_id)
+        .bind(status.as_str())
+        .bind(Json(metadata))
+        .bind(["pending", "executing", "interrupted", status.as_str()])
+        .bind(Utc::now())
+        .fetch_one(&self.0)
+        .await
+        .unwrap();
+        assert!(row.get::<bool, _>("is_changed"));
+        DisplayMessage::from_row(&row).unwrap()
+    }
+
+    /// A person approves a tool call, which has a result.
+    pub async fn approve(&self, conversation_id: Uuid, call_id: &str) -> DisplayMessage {
+        sqlx::query_as(
+            "WITH newest AS (
+                 SELECT
+                     (SELECT max(sequence) FROM sagents_display_messages
+                      WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3
+                          AND content_type = 'tool_call') AS call,
+                     (SELECT max(sequence) FROM sagents_display_messages
+                      WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3
+                          AND content_type = 'tool_result') AS result
+             ), conversation AS (
+                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $5)
+                 WHERE user_id = $1 AND id = $2 AND (SELECT call FROM newest) IS NOT NULL RETURNING id
+             ), changed AS (
+                 UPDATE sagents_display_messages m SET metadata = m.metadata || $4
+                 FROM conversation c
+                 WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = ANY (
+                     ARRAY[(SELECT call FROM newest), (SELECT result FROM newest)]
+                 )
+                 RETURNING m.*
+             )
+             SELECT * FROM changed WHERE content_type = 'tool_call'",
+        )
+        .bind(USER)
+        .bind(conversation_id)
+        .bind(call_id)
+        .bind(json!({ "hitl_decision": "approved" }))
+        .bind(Utc::now())
+        .fetch_one(&self.0)
+        .await
+        .unwrap()
+    }
+
+    pub async fn resolve(&self, conversation_id: Uuid, call_id: &str, content: &str) -> DisplayMessage {
+        sqlx::query_as(
+            "WITH result AS (
+                 SELECT sequence, metadata FROM sagents_display_messages
+                 WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = 'tool_result'
+                 ORDER BY sequence DESC LIMIT 1
+             ), conversation AS (
+                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $5)
+                 WHERE user_id = $1 AND id = $2 AND (SELECT metadata -> 'is_interrupt' FROM result) = 'true'
+                 RETURNING id
+             ), changed AS (
+                 UPDATE sagents_display_messages m
+                 SET content = $4, metadata = m.metadata || '{\"is_interrupt\": false}'
+                 FROM conversation c, result r
+                 WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = r.sequence
+                     AND m.metadata -> 'is_interrupt' = 'true'
+                 RETURNING m.*
+             )
+             SELECT * FROM changed",
+        )
+        .bind(USER)
+        .bind(conversation_id)
+        .bind(call_id)
+        .bind(content)
+        .bind(Utc::now())
+        .fetch_one(&self.0)
+        .await
+        .unwrap()
+    }
+
+    pub async fn delete_before(&self, cutoff: DateTime<Utc>) -> u64 {
+        let (mut start, mut total) = ((i64::MIN, Uuid::nil()), 0);
+        loop {
+            let delete = sqlx::query_as(
+                "WITH batch AS (
+                     SELECT user_id, id, updated_at FROM sagents_conversations
+                     WHERE (user_id, id) > ($1, $2) ORDER BY user_id, id LIMIT 1000
+                 ), deleted AS (
+                     DELETE FROM sagents_conversations c USING batch b
+                     WHERE b.updated_at < $3 AND c.updated_at < $3 AND c.user_id = b.user_id AND c.id = b.id
+                     RETURNING c.id
+                 )
+                 SELECT user_id, id, (SELECT count(*) FROM deleted) FROM batch
+                 ORDER BY user_id DESC, id DESC LIMIT 1",
+            );
+            let delete = delete.bind(start.0).bind(start.1).bind(cutoff);
+            let batch: Option<(i64, Uuid, i64)> = delete.fetch_optional(&self.0).await.unwrap();
+            let Some((user, id, deleted)) = batch else { return total };
+            start = (user, id);
+            total += deleted.unsigned_abs();
+        }
+    }
+
+    /// A text that is ready, in the place of a state.
+    pub async fn save_state(&self, conversation_id: Uuid, data: &str, expected: i64) -> i64 {
+        sqlx::query_scalar(
+            "WITH conversation AS (
+                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $6)
+                 WHERE user_id = $1 AND id = $2 AND $7 = coalesce((
+                     SELECT revision FROM sagents_agent_states
+                     WHERE user_id = $1 AND conversation_id = $2 AND NOT ($8 AND unreadable_data IS NOT NULL)
+                 ), 0)
+                 RETURNING id
+             )
+             INSERT INTO sagents_agent_states AS s
+                 (user_id, conversation_id, version, revision, write_id, data, inserted_at, updated_at)
+             SELECT $1, id, $3, 1, $4, $5::json, $6, $6 FROM conversation
+             ON CONFLICT (user_id, conversation_id) DO UPDATE
+             SET version = excluded.version, revision = s.revision + 1, write_id = excluded.write_id,
+                 data = excluded.data, unreadable_data = CASE WHEN $8 THEN s.data ELSE s.unreadable_data END,
+                 updated_at = greatest(s.updated_at, $6)
+             WHERE s.revision = $7 AND NOT ($8 AND s.unreadable_data IS NOT NULL)
+             RETURNING revision",
+        )
+        .bind(USER)
+        .bind(conversation_id)
+        .bind(2)
+        .bind(Uuid::now_v7())
+        .bind(data)
+        .bind(Utc::now())
+        .bind(expected)
+        .bind(false)
+        .fetch_one(&self.0)
+        .await
+        .unwrap()
+    }
+
+    /// The revision and the bytes of a state, which nobody parses.
+    pub async fn load_state(&self, conversation_id: Uuid) -> PgRow {
+        let load = sqlx::query(
+            "SELECT s.revision, s.data FROM sagents_conversations c
+             LEFT JOIN sagents_agent_states s ON s.user_id = $1 AND s.conversation_id = $2
+             WHERE c.user_id = $1 AND c.id = $2",
+        );
+        load.bind(USER).bind(conversation_id).fetch_one(&self.0).await.unwrap()
+    }
+
+    pub async fn load_unreadable(&self, conversation_id: Uuid) -> Vec<u8> {
+        let load = sqlx::query(
+            "SELECT unreadable_data FROM sagents_agent_states
+             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL",
+        );
+        let row = load.bind(USER).bind(conversation_id).fetch_one(&self.0).await.unwrap();
+        row.try_get_unchecked(0).unwrap()
+    }
+
+    pub async fn restore_unreadable(&self, conversation_id: Uuid) -> i64 {
+        let restore = sqlx::query_scalar(
+            "WITH conversation AS (
+                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $4)
+                 WHERE user_id = $1 AND id = $2 AND EXISTS (
+                     SELECT FROM sagents_agent_states
+                     WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL
+                 )
+                 RETURNING id
+             )
+             UPDATE sagents_agent_states s
+             SET data = s.unreadable_data, unreadable_data = s.data, revision = s.revision + 1, write_id = $3,
+                 updated_at = greatest(s.updated_at, $4)
+             FROM conversation c
+             WHERE s.user_id = $1 AND s.conversation_id = c.id AND s.unreadable_data IS NOT NULL
+             RETURNING s.revision",
+        );
+        let restore = restore.bind(USER).bind(conversation_id).bind(Uuid::now_v7()).bind(Utc::now());
+        restore.fetch_one(&self.0).await.unwrap()
+    }
+
+    pub async fn discard_unreadable(&self, conversation_id: Uuid) {
+        let discard = sqlx::query(
+            "WITH conversation AS (
+                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $3)
+                 WHERE user_id = $1 AND id = $2 AND EXISTS (
+                     SELECT FROM sagents_agent_states
+                     WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL
+                 )
+                 RETURNING id
+             )
+             UPDATE sagents_agent_states s SET unreadable_data = NULL
+             FROM conversation c
+             WHERE s.user_id = $1 AND s.conversation_id = c.id AND s.unreadable_data IS NOT NULL",
+        );
+        discard.bind(USER).bind(conversation_id).bind(Utc::now()).execute(&self.0).await.unwrap();
+    }
+}
