@@ -269,9 +269,14 @@ impl ByHand {
         let (mut start, mut total) = ((i64::MIN, Uuid::nil()), 0);
         loop {
             let delete = sqlx::query_as(
-                "WITH batch AS (
+                "WITH own AS (
                      SELECT user_id, id, updated_at FROM sagents_conversations
-                     WHERE (user_id, id) > ($1, $2) ORDER BY user_id, id LIMIT 1000
+                     WHERE user_id = $1 AND id > $2 ORDER BY id LIMIT 1000
+                 ), others AS (
+                     SELECT user_id, id, updated_at FROM sagents_conversations
+                     WHERE user_id > $1 ORDER BY user_id, id LIMIT 1000
+                 ), batch AS (
+                     SELECT * FROM own UNION ALL SELECT * FROM others ORDER BY user_id, id LIMIT 1000
                  ), deleted AS (
                      DELETE FROM sagents_conversations c USING batch b
                      WHERE b.updated_at < $3 AND c.updated_at < $3 AND c.user_id = b.user_id AND c.id = b.id

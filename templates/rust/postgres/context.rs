@@ -77,10 +77,17 @@ async fn open(options: PgConnectOptions) -> Result<PgPool> {
 {% block housekeeping %}
 {%- match w.owner %}
 {%- when Some(owner) %}
+        // The planner would take a key of two columns for one of the first, and read all that an owner
+        // has for every batch.
         const DELETE: &str = r#"
-            WITH batch AS (
+            WITH own AS (
                 SELECT {{ owner.column }}, id, updated_at FROM {{ w.conversations }}
-                WHERE ({{ owner.column }}, id) > ($0, $1)
+                WHERE {{ owner.column }} = $0 AND id > $1 ORDER BY id LIMIT 1000
+            ), others AS (
+                SELECT {{ owner.column }}, id, updated_at FROM {{ w.conversations }}
+                WHERE {{ owner.column }} > $0 ORDER BY {{ owner.column }}, id LIMIT 1000
+            ), batch AS (
+                SELECT * FROM own UNION ALL SELECT * FROM others
                 ORDER BY {{ owner.column }}, id LIMIT 1000
             ), deleted AS (
                 DELETE FROM {{ w.conversations }} c USING batch b

@@ -92,6 +92,6 @@ fn statements() -> Vec<String> {
             .filter_map(|rest| rest.split_once("\"#"));
         statements.extend(raw.map(|(statement, _)| statement.trim().to_owned()));
     }
-    statements.retain(|statement| !statement.contains("WITH batch AS"));
+    statements.retain(|statement| !statement.contains("batch AS"));
     statements
 }
