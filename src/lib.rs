@@ -336,7 +336,11 @@ fn generation(request: &Request, now: DateTime<Utc>) -> Result<Generation> {
     let context = ModulePath::parse_context(context, &host.package)?;
     let before = recorded.contexts.get(&context.key());
     let is_recorded = before.is_some();
-    let mut given = given.clone().over(before.cloned().unwrap_or_default());
+    let mut before = before.cloned().unwrap_or_default();
+    if given.owner_type.as_deref() == Some("none") {
+        before = before.without_owner();
+    }
+    let mut given = given.clone().over(before);
     if given.scope.is_none() {
         given.scope = ask_scope(&host.package, *yes);
     }
@@ -357,6 +361,12 @@ fn generation(request: &Request, now: DateTime<Utc>) -> Result<Generation> {
     let formatter = Formatter { directory: host.working_directory(), edition: host.edition.clone() };
     let changes = change::changes(&plan, &host, &options.context, &last, &formatter, *force)?;
     let mut notes = options.notes.clone();
+    if plan.lacks_backfill {
+        notes.push(
+            "Without --backfill the migration is for empty tables; where there are conversations it stops, with nothing changed."
+                .to_owned(),
+        );
+    }
     if let Some(workspace) = host.surrounding_workspace() {
         notes.push(format!("The new package is inside the workspace of {workspace}: list it there under `members`."));
     }

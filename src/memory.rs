@@ -54,6 +54,13 @@ pub struct Given {
 }
 
 impl Given {
+    /// What was said about an owner means nothing where there is none.
+    #[must_use]
+    pub fn without_owner(self) -> Self {
+        let (owner_field, owner_module, owner_table, owner_id, scope_owner) = (None, None, None, None, None);
+        Self { owner_field, owner_module, owner_table, owner_id, scope_owner, ..self }
+    }
+
     /// What is given now wins over what was given before.
     #[must_use]
     pub fn over(self, before: Self) -> Self {
@@ -124,8 +131,10 @@ pub fn options_text(tree: &Tree, context: &ModulePath, given: &Given) -> Result<
     let contexts = contexts.as_table_mut().expect("it was read as a table of contexts");
     let entry = contexts.entry(&key).or_insert_with(toml_edit::table);
     let entry = entry.as_table_like_mut().expect("it was read as a table of options");
-    if !given.contains_key("backfill") {
-        entry.remove("backfill");
+    for name in ["owner-field", "owner-module", "owner-table", "owner-id", "scope-owner", "backfill"] {
+        if !given.contains_key(name) {
+            entry.remove(name);
+        }
     }
     for (name, value) in given.iter().filter(|(name, _)| *name != "ejected") {
         let mut value = value.clone();

@@ -28,6 +28,8 @@ pub struct Plan {
     pub unwired: Vec<(Utf8PathBuf, Vec<String>)>,
     /// Migrations that this run adds.
     pub migrations: Vec<Utf8PathBuf>,
+    /// The migration is for empty tables only: nobody said who the new owners are.
+    pub lacks_backfill: bool,
     /// The columns of former owners, which are still there.
     pub former_owners: Vec<String>,
     /// They take the place of earlier ones, which were deleted before they ran.
@@ -99,6 +101,7 @@ struct Builder<'a> {
     /// The tables after all migrations, and the columns that the host added: to which table, and as what.
     schema: Schema,
     additions: Vec<(usize, String)>,
+    lacks_backfill: bool,
     scope: Option<Created>,
 }
 
@@ -107,8 +110,19 @@ impl<'a> Builder<'a> {
         let edits = host.laid.iter().map(|(path, text)| (path.clone(), (text.clone(), Vec::new()))).collect();
         let (files, migrations) = (BTreeMap::new(), Vec::new());
         let schema = Schema { tables: Vec::new() };
-        let additions = Vec::new();
-        Self { options, host, start, files, edits, migrations, migrations_anew: false, schema, additions, scope: None }
+        Self {
+            options,
+            host,
+            start,
+            files,
+            edits,
+            migrations,
+            migrations_anew: false,
+            schema,
+            additions: Vec::new(),
+            lacks_backfill: false,
+            scope: None,
+        }
     }
 
     fn add(&mut self, path: impl Into<Utf8PathBuf>, planned: Planned) {
@@ -177,9 +191,10 @@ impl<'a> Builder<'a> {
             ))
             .help(format!("restore {gone} from version control")));
         }
-        if database == Database::Sqlite {
+        if transition.builds_anew(database) {
             refuse_keys_of_others(before, &found.catalog)?;
         }
+        self.lacks_backfill = transition.lacks_backfill();
         self.emit(found, &transition.name(), transition.up(database), transition.down(database));
         self.schema = transition.schema().clone();
         let forward = self.migrations.iter().filter(|path| !path.as_str().ends_with(".down.sql"));
@@ -449,6 +464,7 @@ fn main() {
             files: self.files,
             unwired,
             migrations: self.migrations,
+            lacks_backfill: self.lacks_backfill,
             former_owners: former_owners(&self.schema),
             migrations_anew: self.migrations_anew,
             scope: self.scope,

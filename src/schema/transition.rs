@@ -153,7 +153,6 @@ impl Transition {
     }
 
     /// Whether the tables are built anew, up or down, so that what others have on them gets lost or is in the way.
-    #[allow(dead_code, reason = "for `gen`, which may refuse less")]
     pub fn builds_anew(&self, database: Database) -> bool {
         match database {
             Database::Sqlite => sqlite::builds_anew(&self.path_up()) || sqlite::builds_anew(&self.path_down(&[])),
@@ -162,7 +161,6 @@ impl Transition {
     }
 
     /// It can run only while there are no conversations, because nobody said whose they are.
-    #[allow(dead_code, reason = "for the report")]
     pub fn lacks_backfill(&self) -> bool {
         self.owner == OwnerChange::Comes(Filling::Unknown)
     }
@@ -217,19 +215,26 @@ impl OwnerChange {
             (Some(_), None) => return Self::Leaves,
             (None, None) => return Self::Stays,
         };
-        if let Some(before) = before {
-            let same_name = before.name == now.name;
-            let same_target = target(old) == target(new);
-            let stays = wish.same_owner && wish.backfill.is_none() && (same_name || same_target);
-            if before.kind == now.kind && (stays || (same_name && same_target)) {
-                return Self::Stays;
-            }
+        if before.is_some_and(|before| before.kind == now.kind && values_stay(before, now, old, new, wish)) {
+            return Self::Stays;
         }
         let former = || retired_columns(old).into_iter().find(|c| c.name == now.name && c.kind == now.kind);
         Self::Comes(match wish.backfill {
             Some(expression) => Filling::Backfill(expression.to_owned()),
             None => former().map_or(Filling::Unknown, |column| Filling::Former(column.name.clone())),
         })
+    }
+}
+
+/// Whether the values of an owner's column are those of the new one's, which has the same type.
+fn values_stay(before: &Column, now: &Column, old: &Schema, new: &Schema, wish: &Wish) -> bool {
+    let same_name = before.name == now.name;
+    let same_target = target(old) == target(new);
+    match wish.backfill {
+        Some(_) => wish.same_owner && same_name && same_target,
+        None if wish.same_owner => same_name || same_target,
+        // Without a table to name them, the numbers of users may be anybody's.
+        None => same_name && same_target && target(old).is_some(),
     }
 }
 

@@ -364,3 +364,22 @@ fn a_report_for_programs_tells_the_state_of_every_file() {
     let updated: serde_json::Value = serde_json::from_str(&host.generate("update --json").stdout).unwrap();
     assert_eq!(updated[0]["changed"], true);
 }
+
+#[test]
+fn an_owner_may_leave_and_what_was_said_of_it_goes_too() {
+    let host = Host::library().file("migrations/0001_first.sql", "");
+    host.generate(&format!("{LINE} -t team --owner-id uuid -f team"));
+    host.generate("gen persistence conversations -t none");
+    assert_snapshot!(host.read("sagents.toml"), @r#"
+    # What `sagents gen persistence` was asked for, per context. Options that are not here have their default.
+    # Commit this file; a rerun starts from it.
+
+    [contexts.conversations]
+    scope = "accounts::Scope"
+    owner-type = "none"
+    "#);
+    // Without a backfill the way back is for empty tables.
+    let run = host.generate("gen persistence conversations -t user");
+    assert_snapshot!(anonymous(&host, run.stdout.lines().find(|line| line.starts_with("Note: Without")).unwrap()), @"Note: Without --backfill the migration is for empty tables; where there are conversations it stops, with nothing changed.");
+    assert_eq!(host.sagents("check").code, 0);
+}

@@ -236,28 +236,35 @@ fn run(sqlx: &str, arguments: &[&str]) {
 
 /// The generated code of every set and database as modules of the runner, for the calls of `runner/calls.rs`.
 fn write_contexts(host: &Host, with_calls: bool) {
-    let _ = fs::remove_dir_all(host.root().join("src"));
-    if !with_calls {
-        host.write("src/lib.rs", "");
-        return;
-    }
-    let mut modules =
-        String::from("#![allow(dead_code, unused_imports)]\n\npub mod calls;\npub mod sagents;\npub mod scopes;\n");
-    host.write("src/calls.rs", include_str!("runner/calls.rs"));
-    host.write("src/scopes.rs", &scopes());
-    for (database, name) in [(Database::Sqlite, "sqlite"), (Database::Postgres, "postgres")] {
-        let paths = Paths::fresh(database);
-        for set in SETS {
-            let (source, module) = (paths.host(set).root().join("src"), format!("{name}_{}", set.name));
-            let target = host.root().join("src");
-            copy(&source.join("conversations"), &target.join(&module));
-            fs::copy(source.join("conversations.rs"), target.join(format!("{module}.rs"))).unwrap();
-            copy(&source.join("sagents"), &target.join("sagents"));
-            fs::copy(source.join("sagents.rs"), target.join("sagents.rs")).unwrap();
-            modules.extend(["pub mod ", &module, ";\n"]);
+    let new = Host::empty();
+    let mut modules = String::new();
+    if with_calls {
+        modules += "#![allow(dead_code, unused_imports)]\n\npub mod calls;\npub mod sagents;\npub mod scopes;\n";
+        new.write("calls.rs", include_str!("runner/calls.rs"));
+        new.write("scopes.rs", &scopes());
+        for (database, name) in [(Database::Sqlite, "sqlite"), (Database::Postgres, "postgres")] {
+            let paths = Paths::fresh(database);
+            for set in SETS {
+                let (source, module) = (paths.host(set).root().join("src"), format!("{name}_{}", set.name));
+                copy(&source.join("conversations"), &new.root().join(&module));
+                fs::copy(source.join("conversations.rs"), new.root().join(format!("{module}.rs"))).unwrap();
+                copy(&source.join("sagents"), &new.root().join("sagents"));
+                fs::copy(source.join("sagents.rs"), new.root().join("sagents.rs")).unwrap();
+                modules.extend(["pub mod ", &module, ";\n"]);
+            }
         }
     }
-    host.write("src/lib.rs", &modules);
+    new.write("lib.rs", &modules);
+    // What did not change is not compiled again.
+    let source = host.root().join("src");
+    fs::create_dir_all(&source).unwrap();
+    let (before, now) = (Host::at(source.clone()).files(), new.files());
+    for path in before.keys().filter(|path| !now.contains_key(*path)) {
+        fs::remove_file(source.join(path)).unwrap();
+    }
+    for (path, text) in now.iter().filter(|(path, text)| before.get(*path) != Some(text)) {
+        host.write(&format!("src/{path}"), str::from_utf8(text).unwrap());
+    }
 }
 
 /// Does something with every item, on all processors.

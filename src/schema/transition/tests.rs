@@ -687,6 +687,17 @@ fn a_field_that_is_renamed_keeps_its_values() {
 }
 
 #[test]
+fn another_kind_of_owner_without_a_table_is_another_owner() {
+    let loose = tables("sagents_", Some(("owner_id", Kind::BigInteger, None)));
+    assert!(transition(&loose, &loose, &same_owner()).unwrap().is_none());
+    assert!(change(&loose, &loose, Wish::default()).lacks_backfill());
+    assert_eq!(columns(&changed(&loose, &loose, backfill("7")).tables[1])[9..], ["old_owner_id"]);
+    // A table tells whose the values are, unless somebody says otherwise.
+    assert!(transition(&user(), &user(), &Wish::default()).unwrap().is_none());
+    assert_eq!(columns(&changed(&user(), &user(), backfill("7")).tables[1])[9..], ["old_user_id"]);
+}
+
+#[test]
 fn a_field_may_take_the_name_of_a_former_owner() {
     let there = changed(&user(), &team(), backfill(BACKFILL));
     let renamed = tables("sagents_", Some(("user_id", Kind::Uuid, Some("teams"))));
