@@ -174,6 +174,8 @@ pub struct Dialect {
     pub begin: &'static str,
     pub writer: &'static str,
     pub commit: &'static str,
+    /// In milliseconds, before a write that met another one is repeated.
+    pub pause: u32,
     /// How a text is searched for: ASCII letters in whatever case, and then exactly.
     pub like: &'static str,
     pub matches: &'static str,
@@ -188,6 +190,7 @@ impl Dialect {
                 begin: "let mut tx = self.begin().await?;\n",
                 writer: "&mut *tx",
                 commit: "\ntx.commit().await?;",
+                pause: 20,
                 like: "LIKE",
                 matches: "GLOB",
             },
@@ -197,6 +200,7 @@ impl Dialect {
                 begin: "",
                 writer: "&self.pool",
                 commit: "",
+                pause: 5,
                 like: r#"COLLATE "C" ILIKE"#,
                 matches: "~",
             },

@@ -291,4 +291,21 @@ impl {{ w.context }} {
 {% block begin %}{% endblock %}
 }
 
+/// Repeats a write that met another one, a few times.
+async fn retry<T, F>(write: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    const ATTEMPTS: u32 = 4;
+    for attempt in 1..ATTEMPTS {
+        match write().await {
+            Err(Error::Database(error)) if is_collision(&error) => {
+                tokio::time::sleep(Duration::from_millis({{ w.dialect.pause }}) * 4_u32.pow(attempt)).await;
+            }
+            result => return result,
+        }
+    }
+    write().await
+}
+
 {% block writes %}{% endblock %}

@@ -22,7 +22,7 @@ pub struct Saved {
 #[derive(FromRow)]
 struct Current {
     revision: i64,
-    write_id: Uuid,
+    write_id: Option<Uuid>,
     has_unreadable: bool,
 }
 

@@ -1,9 +1,10 @@
 {% extends "rust/context.rs" %}
 
 {% block manner %}
-//! Every call is one statement. One that writes also authorises, takes its sequence numbers and
-//! touches the conversation's `updated_at` in it, and locks the conversation first, so that writers
-//! of one conversation come one after the other and never lock each other out.
+//! Every call is one statement; only a save that is refused, or that expects anything, takes a
+//! second. One that writes also authorises, takes its sequence numbers and touches the
+//! conversation's `updated_at` in it, and locks the conversation first, so that writers of one
+//! conversation come one after the other and never lock each other out.
 {%- endblock %}
 
 {% block uses %}
@@ -77,8 +78,8 @@ async fn open(options: PgConnectOptions) -> Result<PgPool> {
 {% block housekeeping %}
 {%- match w.owner %}
 {%- when Some(owner) %}
-        // The planner would take a key of two columns for one of the first, and read all that an owner
-        // has for every batch.
+        // For a key of both columns the planner looks at the first alone, and would read all that an
+        // owner has for every batch.
         const DELETE: &str = r#"
             WITH own AS (
                 SELECT {{ owner.column }}, id, updated_at FROM {{ w.conversations }}
@@ -176,23 +177,6 @@ fn explain(error: &sqlx::Error) -> String {
         Some(error) => format!("{}: {remedy}", error.message()),
         None => format!("{error}: {remedy}"),
     }
-}
-
-/// Repeats a write that met another one, a few times.
-async fn retry<T, F>(write: impl Fn() -> F) -> Result<T>
-where
-    F: Future<Output = Result<T>>,
-{
-    const ATTEMPTS: u32 = 4;
-    for attempt in 1..ATTEMPTS {
-        match write().await {
-            Err(Error::Database(error)) if is_collision(&error) => {
-                tokio::time::sleep(Duration::from_millis(5) * 4_u32.pow(attempt)).await;
-            }
-            result => return result,
-        }
-    }
-    write().await
 }
 
 /// Whether a statement did nothing because of another one at the same moment: a serialization

@@ -37,7 +37,7 @@ use super::{
             WHERE s.revision = $6 AND NOT ($7 AND s.unreadable_data IS NOT NULL)
             RETURNING revision"#;
         const CURRENT: &str = r#"
-            SELECT coalesce(s.revision, 0) AS revision, coalesce(s.write_id, $1) AS write_id,
+            SELECT coalesce(s.revision, 0) AS revision, s.write_id,
                    s.unreadable_data IS NOT NULL AS has_unreadable
             FROM {{ w.conversations }} c
             LEFT JOIN {{ w.agent_states }} s ON {{ w.s_owner_and }}s.conversation_id = $1
@@ -77,7 +77,7 @@ use super::{
                 .fetch_optional(&self.pool)
                 .await?;
             let current = current.ok_or(Error::NotFound)?;
-            if current.write_id == write_id && expected == current.revision - 1 {
+            if current.write_id == Some(write_id) && expected == current.revision - 1 {
                 // The answer was lost, the save was not.
                 return Ok(Revision(current.revision));
             }

@@ -195,25 +195,8 @@ impl DerefMut for Write {
     }
 }
 
-/// Repeats a write that lost its turn to others, a few times.
-async fn retry<T, F>(write: impl Fn() -> F) -> Result<T>
-where
-    F: Future<Output = Result<T>>,
-{
-    const ATTEMPTS: u32 = 4;
-    for attempt in 1..ATTEMPTS {
-        match write().await {
-            Err(Error::Database(error)) if is_busy(&error) => {
-                tokio::time::sleep(Duration::from_millis(20) * 4_u32.pow(attempt)).await;
-            }
-            result => return result,
-        }
-    }
-    write().await
-}
-
 /// Whether the database was busy with another writer: `SQLITE_BUSY`, in whatever variant.
-fn is_busy(error: &sqlx::Error) -> bool {
+fn is_collision(error: &sqlx::Error) -> bool {
     const SQLITE_BUSY: u32 = 5;
     let code = error
         .as_database_error()

@@ -44,7 +44,7 @@ use super::{
                 Expect::Any => revision,
                 Expect::Revision(expected) | Expect::Unreadable(expected) => expected.0,
             };
-            let is_own = current.as_ref().is_some_and(|current| current.write_id == write_id);
+            let is_own = current.as_ref().is_some_and(|current| current.write_id == Some(write_id));
             if is_own && expected == revision - 1 {
                 // The answer was lost, the save was not.
                 return Ok(Revision(revision));
