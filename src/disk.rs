@@ -1,13 +1,11 @@
 //! The operations that change the disk, one function each. Nothing else in this crate changes it; so a test can stop
 //! the program before any of them, or make any of them fail.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 
 use anyhow::Context as _;
 use camino::Utf8Path;
-use sha2::{Digest as _, Sha256};
 
 /// Makes a directory, and those above it.
 pub fn make_directory(directory: &Utf8Path) -> anyhow::Result<()> {
@@ -77,14 +75,6 @@ pub fn sync_directory(directory: &Utf8Path) {
 /// Whether something is there, be it a link that leads nowhere.
 pub fn is_there(path: &Utf8Path) -> bool {
     path.symlink_metadata().is_ok()
-}
-
-/// What tells one content of a file from another.
-pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Called before each change. In a debug build with `SAGENTS_STEP` set, the program says so, and waits for a line: a

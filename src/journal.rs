@@ -12,10 +12,10 @@ use anyhow::Context as _;
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
-use crate::disk;
 use crate::failure::{Failure, Result};
+use crate::memory::DIRECTORY;
+use crate::{digest, disk};
 
-const DIRECTORY: &str = ".sagents";
 const FILE: &str = ".sagents/journal.toml";
 /// The journal before it counts.
 const DRAFT: &str = ".sagents/journal.tmp";
@@ -141,7 +141,7 @@ impl Journal {
             let becomes = if text.is_some() { Becomes::Written } else { Becomes::Removed };
             journal.files.push(Entry { path: path.clone(), becomes, before: None });
             let before = Before::read(&journal.place(befores.len()).target)?;
-            journal.files[befores.len()].before = before.as_ref().map(|before| disk::digest(&before.bytes));
+            journal.files[befores.len()].before = before.as_ref().map(|before| digest::of_bytes(&before.bytes));
             befores.push(before);
             journal.will_make(path.parent().unwrap_or(Utf8Path::new("")));
         }
@@ -263,7 +263,7 @@ impl Journal {
                 continue;
             }
             let Some(Before { bytes, permissions }) = Before::read(&target)? else { continue };
-            if Some(disk::digest(&bytes)) != entry.before {
+            if Some(digest::of_bytes(&bytes)) != entry.before {
                 let kept = Utf8PathBuf::from(format!("{target}.orig"));
                 disk::write(&kept, &bytes, Some(permissions)).with_context(|| format!("cannot write {kept}"))?;
                 edited.push(kept.strip_prefix(&self.root).map_or_else(|_| kept.clone(), Utf8Path::to_owned));

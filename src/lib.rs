@@ -4,6 +4,7 @@ mod apply;
 mod change;
 pub mod cli;
 mod database;
+mod digest;
 mod disk;
 mod failure;
 mod format;
@@ -154,8 +155,7 @@ fn check(args: &Look) -> Result<()> {
         verdicts.push(Verdict::of(&context, outcome.as_ref().map(|outcome| outcome.changes.as_slice())));
     }
     print(&if *json { report::check_json(&verdicts) } else { report::check(&verdicts) });
-    let worst = verdicts.iter().map(Verdict::exit).max_by_key(|exit| *exit as u8).unwrap_or(Exit::Success);
-    match worst {
+    match verdict::worst(&verdicts) {
         Exit::Success => Ok(()),
         exit => Err(Failure::told(exit)),
     }
@@ -224,8 +224,7 @@ fn recorded_contexts(path: &Utf8Path, named: &[String]) -> Result<Vec<String>> {
 
 /// A context that stands in `sagents.toml` and nowhere else was misspelt, or never generated.
 fn refuse_unknown(key: &str, host: &Host) -> Result<()> {
-    let in_file = |failure: Failure| Failure { what: format!("{}: {}", memory::OPTIONS_FILE, failure.what), ..failure };
-    let context = ModulePath::parse_context(key, &host.package).map_err(in_file)?;
+    let context = recorded_context(key, host)?;
     let is_remembered = !Last::read(&host.tree, &context)?.resolved.is_empty();
     let is_there = matches!(modules::find(&host.tree, &host.krate, context.names())?, Found::Module(_));
     if is_remembered || is_there {
@@ -233,6 +232,12 @@ fn refuse_unknown(key: &str, host: &Host) -> Result<()> {
     }
     Err(Failure::usage(format!("{}: `{key}` has not been generated", memory::OPTIONS_FILE))
         .help(format!("generate it with `sagents gen persistence {key}`, or remove it from {}", memory::OPTIONS_FILE)))
+}
+
+/// A context's name in `sagents.toml`, which a person may have written there.
+fn recorded_context(key: &str, host: &Host) -> Result<ModulePath> {
+    ModulePath::parse_context(key, &host.package)
+        .map_err(|failure| Failure { what: format!("{}: {}", memory::OPTIONS_FILE, failure.what), ..failure })
 }
 
 /// What somebody asks for: a context, and what they say about it now.
@@ -395,10 +400,7 @@ fn refuse_other_database(context: &ModulePath, given: &Given, last: &Last) -> Re
 fn backfill(options: &mut Options, given: &mut Given, last: &Last) -> Result<Option<String>> {
     let Some(text) = given.backfill.clone() else { return Ok(None) };
     transition::check_backfill(&text, options.database)?;
-    let now = toml::Table::try_from(options.resolved()).expect("resolved options are plain values");
-    let now = |name: &str| now.get(name).and_then(toml::Value::as_str);
-    let changes =
-        ["owner-type", "owner-field", "owner-id", "owner-table"].iter().any(|name| last.option(name) != now(name));
+    let changes = options.resolved().owner().iter().any(|(name, now)| last.option(name) != *now);
     let used = last.option("backfill") == Some(text.as_str());
     match (changes && !last.resolved.is_empty(), used) {
         (true, false) => return Ok(Some(text)),
@@ -416,15 +418,14 @@ fn backfill(options: &mut Options, given: &mut Given, last: &Last) -> Result<Opt
 
 /// The same options mean something else than they did, because the host changed: a person says which it is.
 fn refuse_other_inference(options: &Options, given: &Given, last: &Last) -> Result<()> {
-    let now = toml::Table::try_from(options.resolved()).expect("resolved options are plain values");
-    let now = |name: &str| now.get(name).and_then(toml::Value::as_str);
-    let same = |name: &&str| last.option(name) == now(name);
-    if last.resolved.is_empty() || !["owner-type", "owner-field"].iter().all(same) {
+    let resolved = options.resolved();
+    let [noun, field, id, table] = resolved.owner();
+    if last.resolved.is_empty() || [noun, field].iter().any(|(name, now)| last.option(name) != *now) {
         return Ok(());
     }
-    let inferred = [("owner-id", &given.owner_id), ("owner-table", &given.owner_table), ("database", &given.database)];
-    for (name, given) in inferred {
-        if let (None, Some(before), Some(now)) = (given, last.option(name), now(name))
+    let database = ("database", Some(resolved.database.name()));
+    for ((name, now), given) in [(id, &given.owner_id), (table, &given.owner_table), (database, &given.database)] {
+        if let (None, Some(before), Some(now)) = (given, last.option(name), now)
             && before != now
         {
             return Err(Failure::decision(format!(
@@ -539,9 +540,7 @@ fn list(args: &List) -> Result<()> {
     let recorded = Recorded::read(&host.tree)?;
     let mut contexts = Vec::new();
     for (key, given) in &recorded.contexts {
-        let in_file =
-            |failure: Failure| Failure { what: format!("{}: {}", memory::OPTIONS_FILE, failure.what), ..failure };
-        let context = ModulePath::parse_context(key, &host.package).map_err(in_file)?;
+        let context = recorded_context(key, &host)?;
         let last = Last::read(&host.tree, &context)?;
         contexts.push(Options::resolve(context, given, &host, &recorded, &last)?.resolved());
     }

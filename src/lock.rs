@@ -53,6 +53,6 @@ fn open(place: &Utf8Path) -> io::Result<File> {
 /// Elsewhere a directory cannot be opened as a file: one that is named after it stands for it.
 #[cfg(not(unix))]
 fn open(place: &Utf8Path) -> io::Result<File> {
-    let name = format!("sagents-{}.lock", crate::disk::digest(place.as_str().as_bytes()));
+    let name = format!("sagents-{}.lock", crate::digest::of_bytes(place.as_str().as_bytes()));
     File::options().create(true).truncate(false).write(true).open(std::env::temp_dir().join(name))
 }

@@ -5,51 +5,37 @@ use std::collections::BTreeMap;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
+use crate::digest;
 use crate::failure::{Failure, Result};
 use crate::names::ModulePath;
 use crate::schema::Schema;
 use crate::tree::Tree;
 
 pub const OPTIONS_FILE: &str = "sagents.toml";
-const DIRECTORY: &str = ".sagents";
+pub const DIRECTORY: &str = ".sagents";
 
 /// The options of a context as a person gave them; what is absent has its default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Given {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_type: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_field: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_module: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_table: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scope_owner: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub table_prefix: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub migrations: Option<Utf8PathBuf>,
     /// `true` for `--no-wire`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub no_wire: Option<bool>,
     /// `true` for `--no-tests`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub no_tests: Option<bool>,
     /// How rows got their owner when it last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub backfill: Option<String>,
     /// Generated files that are the host's now. There is no flag for it: people write it here.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ejected: Option<Vec<Utf8PathBuf>>,
 }
 
@@ -174,7 +160,6 @@ pub struct Files {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub conflicts: BTreeMap<Utf8PathBuf, Conflict>,
     /// The scope type, if it was created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Created>,
     /// Emitted migrations, in order. They are never rewritten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -270,16 +255,10 @@ impl Files {
 }
 
 /// A text that was kept, if it is still what it was.
-fn kept(tree: &Tree, digest: Option<&String>, file: Utf8PathBuf) -> Result<Base> {
-    let Some(expected) = digest else { return Ok(Base::Unknown) };
-    let text = tree.read(&file)?.filter(|text| self::digest(text) == *expected);
+fn kept(tree: &Tree, expected: Option<&String>, file: Utf8PathBuf) -> Result<Base> {
+    let Some(expected) = expected else { return Ok(Base::Unknown) };
+    let text = tree.read(&file)?.filter(|text| digest::of_text(text) == *expected);
     Ok(text.map_or(Base::Lost { file }, |text| Base::Known(text.replace("\r\n", "\n"))))
-}
-
-/// A text in short. A checkout may have turned its line ends.
-pub fn digest(text: &str) -> String {
-    let digest = Sha256::digest(text.replace("\r\n", "\n"));
-    digest.iter().take(16).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
 pub fn schema_file(context: &ModulePath) -> Utf8PathBuf {

@@ -194,6 +194,18 @@ pub struct Resolved {
     pub backfill: Option<String>,
 }
 
+impl Resolved {
+    /// Who owns the rows, by the names under which [`Last`] knows it.
+    pub fn owner(&self) -> [(&'static str, Option<&str>); 4] {
+        [
+            ("owner-type", Some(&self.owner_type)),
+            ("owner-field", self.owner_field.as_deref()),
+            ("owner-id", self.owner_id.as_deref()),
+            ("owner-table", self.owner_table.as_deref()),
+        ]
+    }
+}
+
 pub const DEFAULT_PREFIX: &str = "sagents_";
 const DEFAULT_OWNER: &str = "user";
 const DEFAULT_MIGRATIONS: &str = "migrations";
@@ -213,32 +225,27 @@ pub fn check_package(package: &str) -> Result<()> {
 }
 
 fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) -> Result<()> {
+    let refuse = |what: String| {
+        Err(Failure::usage(format!("CONTEXT: {what}")).help("use another name, for example `conversations`"))
+    };
     let first = context.names()[0].as_str();
     if ["main", "lib", "bin"].contains(&first) {
-        return Err(Failure::usage(format!("CONTEXT: src/{first} has a meaning for cargo"))
-            .help("use another name, for example `conversations`"));
+        return refuse(format!("src/{first} has a meaning for cargo"));
     }
     if first == names::RUNTIME {
-        return Err(Failure::usage("CONTEXT: `sagents` is kept for the agent runtime")
-            .help("use another name, for example `conversations`"));
+        return refuse("`sagents` is kept for the agent runtime".to_owned());
     }
     if let Some(name) = context.names().iter().find(|name| CRATES.contains(&name.as_str())) {
-        return Err(Failure::usage(format!("CONTEXT: a module called `{name}` would hide the crate of that name"))
-            .help("use another name, for example `conversations`"));
+        return refuse(format!("a module called `{name}` would hide the crate of that name"));
     }
     let camel = context.last().camel();
     if RESERVED_TYPES.contains(&camel.as_str()) {
-        return Err(Failure::usage(format!(
-            "CONTEXT: the context's type would be called `{camel}`, which the generated code uses already"
-        ))
-        .help("use another name, for example `conversations`"));
-    }
-    if scope.krate.is_none() && scope.modules == context.names() {
-        return Err(Failure::usage(format!("--scope: `{}` would be in the module that is generated", scope.rust()))
-            .help("generate another module, for example `conversations`, or keep the scope in another one"));
+        return refuse(format!("the context's type would be called `{camel}`, which the generated code uses already"));
     }
     if scope.krate.is_none() && scope.modules.starts_with(context.names()) {
-        return Err(Failure::usage(format!("--scope: `{}` would be below the module that is generated", scope.rust()))
+        let place = if scope.modules == context.names() { "in" } else { "below" };
+        let what = format!("--scope: `{}` would be {place} the module that is generated", scope.rust());
+        return Err(Failure::usage(what)
             .help("generate another module, for example `conversations`, or keep the scope in another one"));
     }
     let key = context.key();

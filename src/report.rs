@@ -11,7 +11,7 @@ use similar::TextDiff;
 use crate::change::{Action, Change};
 use crate::failure::{Exit, Failure};
 use crate::options::Resolved;
-use crate::verdict::{Problem, State, Verdict};
+use crate::verdict::{self, Problem, State, Verdict};
 
 const BOLD: Style = Style::new().bold();
 const GREEN: Style = AnsiColor::Green.on_default();
@@ -292,7 +292,7 @@ pub fn check_json(verdicts: &[Verdict]) -> String {
         exit: u8,
         contexts: &'a [Verdict],
     }
-    let exit = verdicts.iter().map(Verdict::exit).max_by_key(|exit| *exit as u8).unwrap_or(Exit::Success);
+    let exit = verdict::worst(verdicts);
     pretty(&Json { ok: exit == Exit::Success, exit: exit as u8, contexts: verdicts })
 }
 

@@ -70,6 +70,11 @@ pub enum State {
     Lost,
 }
 
+/// What `check` ends with: the worst of all that it found.
+pub fn worst(verdicts: &[Verdict]) -> Exit {
+    verdicts.iter().flat_map(Verdict::exits).max_by_key(|exit| *exit as u8).unwrap_or(Exit::Success)
+}
+
 impl State {
     pub fn word(self) -> &'static str {
         match self {
@@ -110,7 +115,7 @@ impl Verdict {
     }
 
     pub fn problems(&self) -> usize {
-        self.files.iter().filter(|file| file.exit != Exit::Success).count() + usize::from(self.error.is_some())
+        self.exits().filter(|exit| *exit != Exit::Success).count()
     }
 
     /// What mends the problems, each said once.
@@ -118,10 +123,9 @@ impl Verdict {
         self.files.iter().filter_map(|file| file.mend.as_deref()).collect()
     }
 
-    pub fn exit(&self) -> Exit {
+    fn exits(&self) -> impl Iterator<Item = Exit> {
         let of_files = self.files.iter().map(|file| file.exit);
-        let all = of_files.chain(self.error.iter().map(|error| error.exit));
-        all.max_by_key(|exit| *exit as u8).unwrap_or(Exit::Success)
+        of_files.chain(self.error.iter().map(|error| error.exit))
     }
 }
 
