@@ -7,12 +7,13 @@ mod reserved;
 
 pub use self::key::{OwnerTable, Storage};
 pub use self::owner::Owner;
+pub use self::reserved::RESERVED_TYPES;
 
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 use serde::Serialize;
 
 use self::owner::Inquiry;
-use self::reserved::{CRATES, RESERVED_TYPES};
+use self::reserved::CRATES;
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::Host;

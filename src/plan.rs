@@ -19,7 +19,7 @@ use crate::names::{ModulePath, Name, crate_name};
 use crate::options::Options;
 use crate::schema::transition::{Addition, Wish, transition};
 use crate::schema::{self, Schema, sql};
-use crate::templates::{self, Tables, Words};
+use crate::templates::{self, Files, Tables, Words};
 
 #[derive(Debug)]
 pub struct Plan {
@@ -80,7 +80,7 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
     builder.add_runtime()?;
     let tables = builder.tables(migrations);
     let words = Words::new(options, module.public, &crate_name(&host.package), &tables);
-    builder.add_context(&module, &words);
+    builder.add_files(&options.context, &module, templates::context(&words));
     builder.wire_manifest()?;
     if host.is_new() || builder.was_created(Utf8Path::new("src/main.rs")) {
         builder.add_init(&words);
@@ -307,27 +307,30 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn add_context(&mut self, module: &Module, words: &Words) {
-        for (name, text) in templates::context(words) {
-            let path = match name {
-                None => module.file.clone(),
-                Some(name) => module.directory.join(format!("{name}.rs")),
-            };
-            self.add(path, Planned::Generated { text, home: self.options.context.clone() });
-        }
-    }
-
     fn add_runtime(&mut self) -> Result<()> {
         let home = ModulePath::runtime();
         let module = self.place(&home, true)?;
-        for (name, text) in templates::RUNTIME {
+        self.add_files(&home, &module, templates::runtime());
+        let path = ModulePath::sessions();
+        let sessions = match modules::find(&self.host.tree, &self.host.krate, path.names())? {
+            Found::Module(found) => found,
+            Found::Inline { .. } | Found::Missing { .. } => {
+                modules::child(&self.host.krate, &module, path.last(), true)
+            }
+        };
+        self.add_files(&home, &sessions, templates::sessions());
+        Ok(())
+    }
+
+    /// Plans a module and the files below it.
+    fn add_files(&mut self, home: &ModulePath, module: &Module, files: Files) {
+        for (name, text) in files {
             let path = match name {
                 None => module.file.clone(),
                 Some(name) => module.directory.join(format!("{name}.rs")),
             };
-            self.add(path, Planned::Generated { text: (*text).to_owned(), home: home.clone() });
+            self.add(path, Planned::Generated { text, home: home.clone() });
         }
-        Ok(())
     }
 
     /// Where a module is or will be. Parents that are missing are created, and every `mod` line on the way is added.
@@ -500,10 +503,7 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         need("tracing", "0.1", "0.1.0", &[]),
         need("uuid", "1.10", "1.10.0", &["serde", "v7"]),
     ];
-    let tokio: &[_] = match options.database {
-        Database::Sqlite => &["sync", "time"],
-        Database::Postgres => &["time"],
-    };
+    let tokio: &[_] = &["rt", "sync", "time"];
     if host.is_new() {
         needs.push(need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread"]));
         needs.push(need("tokio", "1.40", "1.40.0", tokio));

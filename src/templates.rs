@@ -5,7 +5,7 @@ use camino::Utf8PathBuf;
 
 use crate::database::{Database, Dialect};
 use crate::host::source::{Access, IdType, Seen};
-use crate::options::{Options, Owner, Storage};
+use crate::options::{Options, Owner, RESERVED_TYPES, Storage};
 
 /// How generated tests make the tables.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Words {
         let column = owner.as_ref().map(|owner| database.quote(owner.field.as_str()));
         let if_owner = |text: &'static str, otherwise: &'static str| if owner.is_some() { text } else { otherwise };
         let with_column = |text: fn(&str) -> String| column.as_deref().map(text).unwrap_or_default();
-        let hidden = TAKEN_IN_SCOPE.contains(&scope.name.as_str());
+        let hidden = RESERVED_TYPES.contains(&scope.name.as_str()) || scope.name == context.last().camel();
         let outside = |path: String| match path.strip_prefix("crate::") {
             Some(rest) => format!("{krate}::{rest}"),
             None => path,
@@ -237,28 +237,6 @@ impl OwnerWords {
         }
     }
 }
-
-/// The names that mean something in scope.rs already.
-const TAKEN_IN_SCOPE: &[&str] = &[
-    "Box",
-    "Clone",
-    "Debug",
-    "Eq",
-    "Err",
-    "Error",
-    "None",
-    "Ok",
-    "Option",
-    "Owner",
-    "OwnerScope",
-    "PartialEq",
-    "Result",
-    "Some",
-    "String",
-    "Uuid",
-    "Value",
-    "Vec",
-];
 
 /// The statements that read an owner's id from `self`, and the expression of the id. What is absent on the way ends the
 /// call with `NoOwner`.
@@ -390,6 +368,7 @@ extended! {
     agent_state: "rust/sqlite/agent_state.rs", "rust/postgres/agent_state.rs";
     context_module: "rust/sqlite/context.rs", "rust/postgres/context.rs";
     messages: "rust/sqlite/messages.rs", "rust/postgres/messages.rs";
+    sessions: "rust/sqlite/sessions.rs", "rust/postgres/sessions.rs";
     states: "rust/sqlite/states.rs", "rust/postgres/states.rs";
     tests_module: "rust/sqlite/tests.rs", "rust/postgres/tests.rs";
     tool_calls: "rust/sqlite/tool_calls.rs", "rust/postgres/tool_calls.rs";
@@ -412,21 +391,30 @@ struct Main<'a> {
     migrations: String,
 }
 
-/// The agent runtime, which is the same in every host: plain Rust that this package tests in place.
-pub const RUNTIME: &[(Option<&str>, &str)] = &[
-    (None, include_str!("../templates/runtime/sagents.rs")),
-    (Some("display"), include_str!("../templates/runtime/display.rs")),
-    (Some("json"), include_str!("../templates/runtime/json.rs")),
-    (Some("message"), include_str!("../templates/runtime/message.rs")),
-    (Some("persistence"), include_str!("../templates/runtime/persistence.rs")),
-    (Some("runtime"), include_str!("../templates/runtime/runtime.rs")),
-    (Some("serializer"), include_str!("../templates/runtime/serializer.rs")),
-    (Some("state"), include_str!("../templates/runtime/state.rs")),
-    (Some("todo"), include_str!("../templates/runtime/todo.rs")),
-];
+/// The files of a module below its directory, and the module itself first.
+pub type Files = Vec<(Option<&'static str>, String)>;
 
-/// The files of a context below its directory, and the context itself first.
-pub fn context(words: &Words) -> Vec<(Option<&'static str>, String)> {
+macro_rules! plain {
+    ($directory:literal, $module:literal, $($name:literal),*) => {
+        vec![
+            (None, include_str!(concat!("../templates/runtime/", $module, ".rs")).to_owned()),
+            $((Some($name), include_str!(concat!("../templates/runtime/", $directory, $name, ".rs")).to_owned()),)*
+        ]
+    };
+}
+
+/// The agent runtime, which is the same in every host: plain Rust that this package tests in place.
+pub fn runtime() -> Files {
+    plain!("", "sagents", "display", "json", "message", "persistence", "runtime", "serializer", "state", "todo")
+}
+
+/// The module `session` of the runtime.
+pub fn sessions() -> Files {
+    plain!("session/", "session", "coordinator", "event", "handle", "keeper", "ledger", "options", "registry")
+}
+
+/// A context.
+pub fn context(words: &Words) -> Files {
     let w = words;
     let mut files = vec![
         (None, context_module::text(w)),
@@ -435,6 +423,7 @@ pub fn context(words: &Words) -> Vec<(Option<&'static str>, String)> {
         (Some("display_message"), render(&DisplayMessage { w })),
         (Some("messages"), messages::text(w)),
         (Some("scope"), render(&Scope { w })),
+        (Some("sessions"), sessions::text(w)),
         (Some("states"), states::text(w)),
         (Some("tool_calls"), tool_calls::text(w)),
         (Some("values"), values::text(w)),

@@ -3,8 +3,10 @@
 
 mod beside_hand;
 mod measure;
+mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod sessions;
 mod sizes;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -37,6 +39,7 @@ async fn main() {
     #[cfg(feature = "postgres")]
     writers::beside_hand(&place).await;
     states::beside_bare_driver(&place).await;
+    sessions::thousand(&place).await;
     sizes::small_and_large(&place).await;
     sizes::short_and_long(&place).await;
 }

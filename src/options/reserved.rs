@@ -4,8 +4,8 @@
 pub(super) const CRATES: &[&str] =
     &["alloc", "chrono", "core", "serde", "serde_json", "sqlx", "std", "thiserror", "tokio", "tracing", "uuid"];
 
-/// The types that generated code names, now or with the agent runtime.
-pub(super) const RESERVED_TYPES: &[&str] = &[
+/// The types that generated code names: no context may be called so, and a scope that is goes by its whole path.
+pub const RESERVED_TYPES: &[&str] = &[
     "AgentPersistence",
     "AgentState",
     "Arc",
@@ -21,6 +21,7 @@ pub(super) const RESERVED_TYPES: &[&str] = &[
     "ConversationChanges",
     "ConversationCursor",
     "ConversationOrder",
+    "Coordinator",
     "Copy",
     "Current",
     "Database",
@@ -38,12 +39,14 @@ pub(super) const RESERVED_TYPES: &[&str] = &[
     "Error",
     "ErrorKind",
     "Expect",
+    "Failure",
     "Fn",
     "FnMut",
     "FnOnce",
     "From",
     "FromRow",
     "Future",
+    "Hash",
     "HitlDecision",
     "Into",
     "Iterator",
@@ -82,6 +85,7 @@ pub(super) const RESERVED_TYPES: &[&str] = &[
     "Saved",
     "Send",
     "Serialize",
+    "SessionPersistence",
     "Some",
     "Sqlite",
     "SqliteConnectOptions",

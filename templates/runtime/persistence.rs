@@ -1,10 +1,12 @@
 //! What an agent needs of its storage.
 
 use std::future::Future;
+use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::message::Message;
 use super::serializer::ReadError;
 use super::state::State;
 
@@ -38,6 +40,56 @@ pub trait AgentPersistence: Sync {
         context: &LoadContext,
         interrupted: bool,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
+}
+
+/// What [sessions](super::session) need besides: whose they are, and what a person sees of them.
+pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + 'static {
+    /// Who owns a conversation. A session is found only by its owner.
+    type Owner: Clone + Eq + Hash + Send + Sync;
+    /// A display message as it was stored.
+    type DisplayMessage: Send + Sync + 'static;
+
+    /// The owner on whose behalf a scope asks.
+    ///
+    /// # Errors
+    ///
+    /// If the scope stands for nobody.
+    fn owner(&self, scope: &Self::Scope) -> Result<Self::Owner, Self::Error>;
+
+    /// Stores what a message shows to a person, in its order. Repeated with the same id, it stores
+    /// nothing twice and answers the same.
+    fn save_message(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        message_id: Uuid,
+        message: &Message,
+    ) -> impl Future<Output = Result<Vec<Self::DisplayMessage>, Self::Error>> + Send;
+
+    /// Gives the conversation a title.
+    fn set_title(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        title: &str,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// What a failed call means for the next one.
+    fn failure(error: &Self::Error) -> Failure;
+}
+
+/// What a failed call means for the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// Somebody else saved the state meanwhile.
+    Conflict {
+        /// What is there now.
+        current: Revision,
+    },
+    /// Repeated as it is, the call fails again.
+    Lasting,
+    /// The call may succeed later.
+    Passing,
 }
 
 /// Counts the saves of a state.
@@ -139,8 +191,12 @@ pub enum Lifecycle {
     Interrupt,
     /// The conversation was given a title.
     TitleGenerated,
-    /// The process ends.
+    /// The session ends: it was told to, nobody holds it any more, or nobody used it for long.
     Shutdown,
+    /// Changes have waited for as long as the session lets them.
+    Interval,
+    /// The application asked for it.
+    Request,
 }
 
 impl Lifecycle {
@@ -154,6 +210,8 @@ impl Lifecycle {
             Self::Interrupt => "on_interrupt",
             Self::TitleGenerated => "on_title_generated",
             Self::Shutdown => "on_shutdown",
+            Self::Interval => "on_interval",
+            Self::Request => "on_request",
         }
     }
 }

@@ -112,6 +112,74 @@
 //! assert_eq!(state.get_typed::<Budget>("budget")?.tokens, 120);
 //! ```
 //!
+//! # Let a session save it
+//!
+//! Nobody has to think of saving: an [`AgentSession`](session::AgentSession) stores what happens, in
+//! the background. It works beside whatever runs the model; here that is a function which plays
+//! one. The agent is stopped in the middle of its work, and goes on after the restart.
+//!
+//! ```ignore
+//! use session::{AgentSession, Coordinator};
+//!
+//! /// A model that looks at the weather before it answers.
+//! async fn ask_model(messages: Vec<Message>) -> Message {
+//!     let told = messages.iter().any(|message| !message.tool_results.is_empty());
+//!     if told {
+//!         Message::assistant("Take an umbrella.")
+//!     } else {
+//!         let city = serde_json::json!({ "city": "Oslo" });
+//!         Message::tool_calls([ToolCall::new("call_1", "weather", city)])
+//!     }
+//! }
+//!
+//! /// Does so many steps, or fewer if the agent is done. Where it is says its last message, so it
+//! /// can be stopped anywhere.
+//! async fn run(
+//!     session: &AgentSession<Conversations>,
+//!     steps: usize,
+//! ) -> Result<(), Box<dyn std::error::Error>> {
+//!     for _ in 0..steps {
+//!         let messages = session.read(|state| state.messages.clone());
+//!         let next = match messages.last() {
+//!             Some(last) if !last.tool_calls.is_empty() => {
+//!                 // Before a tool does something, it is stored that it was asked to.
+//!                 session.save().await?;
+//!                 Message::tool_results([ToolResult::new("call_1", "weather", "rain")])
+//!             }
+//!             Some(last) if last.role == MessageRole::Assistant => {
+//!                 session.completed()?;
+//!                 break;
+//!             }
+//!             _ => ask_model(messages).await,
+//!         };
+//!         session.add_message(next)?;
+//!     }
+//!     Ok(())
+//! }
+//!
+//! let chat = conversations.create_conversation(&scope, NewConversation::new()).await?;
+//! let coordinator = Coordinator::new(conversations.clone());
+//! let session = coordinator.start(scope.clone(), chat.id).await?;
+//! session.add_message(Message::user("What shall I wear?"))?;
+//! run(&session, 1).await?;
+//! let ended = coordinator.shutdown(std::time::Duration::from_secs(10)).await;
+//! assert!(ended.unsaved.is_empty());
+//!
+//! // The application was restarted.
+//! let coordinator = Coordinator::new(conversations.clone());
+//! let session = coordinator.start(scope.clone(), chat.id).await?;
+//! run(&session, 10).await?;
+//! session.shutdown().await?;
+//!
+//! let page = conversations
+//!     .load_display_messages(&scope, chat.id, MessagePage::last())
+//!     .await?;
+//! let seen: Vec<_> = page.iter().map(|message| message.content.as_str()).collect();
+//! assert_eq!(seen, ["What shall I wear?", "weather", "rain", "Take an umbrella."]);
+//! let known = conversations.load_agent_state(&scope, chat.id).await?;
+//! assert_eq!(known.state.messages.len(), 4);
+//! ```
+//!
 //! # Clean up
 //!
 //! ```ignore
@@ -131,6 +199,7 @@ mod message;
 mod persistence;
 mod runtime;
 pub mod serializer;
+pub mod session;
 mod state;
 mod todo;
 
@@ -141,7 +210,8 @@ pub use self::message::{
     ToolResult,
 };
 pub use self::persistence::{
-    AgentPersistence, Expect, Lifecycle, LoadContext, Loaded, PersistContext, Revision,
+    AgentPersistence, Expect, Failure, Lifecycle, LoadContext, Loaded, PersistContext, Revision,
+    SessionPersistence,
 };
 pub use self::runtime::Runtime;
 pub use self::serializer::{ReadError, TooDeep};

@@ -25,6 +25,7 @@ mod conversation;
 mod display_message;
 mod messages;
 mod scope;
+mod sessions;
 mod states;
 {%- if w.tests %}
 #[cfg(test)]

@@ -15,7 +15,7 @@ use {{ import }};
 /// The {{ owner.link }} that owns a conversation.
 ///
 /// Every statement carries it, and only a scope makes one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner {
     {{ owner.field }}: {{ owner.rust_type }},
 }
@@ -73,7 +73,7 @@ use {{ import }};
 {%- endif %}
 
 /// The owner of every conversation: the application itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner;
 
 impl Owner {

@@ -61,6 +61,14 @@ fn a_library_gets_public_modules() {
     src/sagents/persistence.rs
     src/sagents/runtime.rs
     src/sagents/serializer.rs
+    src/sagents/session.rs
+    src/sagents/session/coordinator.rs
+    src/sagents/session/event.rs
+    src/sagents/session/handle.rs
+    src/sagents/session/keeper.rs
+    src/sagents/session/ledger.rs
+    src/sagents/session/options.rs
+    src/sagents/session/registry.rs
     src/sagents/state.rs
     src/sagents/todo.rs
     ");
@@ -87,7 +95,7 @@ fn a_library_gets_the_dependencies_that_it_lacks() {
     serde_json = { version = "1.0", features = ["float_roundtrip"] }
     sqlx = { version = "0.9", features = ["chrono", "runtime-tokio", "sqlite", "uuid"] }
     thiserror = "2.0"
-    tokio = { version = "1.40", features = ["sync", "time"] }
+    tokio = { version = "1.40", features = ["rt", "sync", "time"] }
     tracing = "0.1"
     uuid = { version = "1.10", features = ["serde", "v7"] }
 
@@ -158,6 +166,14 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/sagents/persistence.rs
     web/src/sagents/runtime.rs
     web/src/sagents/serializer.rs
+    web/src/sagents/session.rs
+    web/src/sagents/session/coordinator.rs
+    web/src/sagents/session/event.rs
+    web/src/sagents/session/handle.rs
+    web/src/sagents/session/keeper.rs
+    web/src/sagents/session/ledger.rs
+    web/src/sagents/session/options.rs
+    web/src/sagents/session/registry.rs
     web/src/sagents/state.rs
     web/src/sagents/todo.rs
     ");
@@ -249,7 +265,7 @@ fn an_entry_for_sqlx_is_extended_and_never_replaced() {
     serde = { version = "1.0", features = ["derive"] }
     serde_json = { version = "1.0", features = ["float_roundtrip"] }
     thiserror = "2.0"
-    tokio = { version = "1.40", features = ["sync", "time"] }
+    tokio = { version = "1.40", features = ["rt", "sync", "time"] }
     tracing = "0.1"
     uuid = { version = "1.10", features = ["serde", "v7"] }
 
@@ -282,6 +298,14 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/sagents/persistence.rs
     src/sagents/runtime.rs
     src/sagents/serializer.rs
+    src/sagents/session/coordinator.rs
+    src/sagents/session/event.rs
+    src/sagents/session/handle.rs
+    src/sagents/session/keeper.rs
+    src/sagents/session/ledger.rs
+    src/sagents/session/mod.rs
+    src/sagents/session/options.rs
+    src/sagents/session/registry.rs
     src/sagents/state.rs
     src/sagents/todo.rs
     ");
@@ -495,6 +519,14 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/sagents/persistence.rs
     src/sagents/runtime.rs
     src/sagents/serializer.rs
+    src/sagents/session.rs
+    src/sagents/session/coordinator.rs
+    src/sagents/session/event.rs
+    src/sagents/session/handle.rs
+    src/sagents/session/keeper.rs
+    src/sagents/session/ledger.rs
+    src/sagents/session/options.rs
+    src/sagents/session/registry.rs
     src/sagents/state.rs
     src/sagents/todo.rs
     ");
@@ -629,7 +661,7 @@ fn without_wiring_the_lines_are_printed_and_the_hosts_files_stay() {
       thiserror = "2.0"
       tracing = "0.1"
       uuid = { version = "1.10", features = ["serde", "v7"] }
-      tokio = { version = "1.40", features = ["sync", "time"] }
+      tokio = { version = "1.40", features = ["rt", "sync", "time"] }
       tokio = { version = "1.40", features = ["macros", "rt-multi-thread"] } # in [dev-dependencies]
 
     Add to src/lib.rs:
@@ -840,6 +872,14 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/sagents/persistence.rs
     src/sagents/runtime.rs
     src/sagents/serializer.rs
+    src/sagents/session.rs
+    src/sagents/session/coordinator.rs
+    src/sagents/session/event.rs
+    src/sagents/session/handle.rs
+    src/sagents/session/keeper.rs
+    src/sagents/session/ledger.rs
+    src/sagents/session/options.rs
+    src/sagents/session/registry.rs
     src/sagents/state.rs
     src/sagents/todo.rs
     ");

@@ -198,7 +198,7 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
                 + thiserror = "2.0"
                 + tracing = "0.1"
                 + uuid = { version = "1.10", features = ["serde", "v7"] }
-                + tokio = { version = "1.40", features = ["sync", "time"] }
+                + tokio = { version = "1.40", features = ["rt", "sync", "time"] }
                 + tokio = { version = "1.40", features = ["macros", "rt-multi-thread"] } # in [dev-dependencies]
       created   migrations/[version]_create_sagents_persistence.down.sql
       created   migrations/[version]_create_sagents_persistence.up.sql
@@ -216,6 +216,14 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       created   src/sagents/persistence.rs
       created   src/sagents/runtime.rs
       created   src/sagents/serializer.rs
+      created   src/sagents/session/coordinator.rs
+      created   src/sagents/session/event.rs
+      created   src/sagents/session/handle.rs
+      created   src/sagents/session/keeper.rs
+      created   src/sagents/session/ledger.rs
+      created   src/sagents/session/options.rs
+      created   src/sagents/session/registry.rs
+      created   src/sagents/session.rs
       created   src/sagents/state.rs
       created   src/sagents/todo.rs
       created   src/sagents.rs

@@ -195,14 +195,16 @@ impl DerefMut for Write {
     }
 }
 
-/// Whether the database was busy with another writer: `SQLITE_BUSY`, in whatever variant.
+/// Whether the database was busy with another writer.
 fn is_collision(error: &sqlx::Error) -> bool {
     const SQLITE_BUSY: u32 = 5;
-    let code = error
-        .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code);
-    code.and_then(|code| code.parse::<u32>().ok())
-        .is_some_and(|code| code & 0xff == SQLITE_BUSY)
+    code(error) == Some(SQLITE_BUSY)
+}
+
+/// The code of an error that the database returned, without its variant.
+fn code(error: &sqlx::Error) -> Option<u32> {
+    let code = error.as_database_error()?.code()?;
+    Some(code.parse::<u32>().ok()? & 0xff)
 }
 
 /// Marks a conversation as written to, and thereby makes sure that the caller has it.

@@ -1,0 +1,127 @@
+//! What sessions cost: a thousand of them in one process, beside their states in mutexes.
+
+use std::hint::black_box;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use my_app::conversations::Conversations;
+use my_app::sagents::session::{AgentSession, AutoSave, Coordinator, SessionOptions};
+use my_app::sagents::{Message, State};
+use tokio::task::JoinSet;
+
+use crate::database::Place;
+use crate::measure::{compared, header, median, row};
+use crate::memory::allocated;
+use crate::{SCOPE, id};
+
+const SESSIONS: usize = 1000;
+/// A change is too short to be timed alone.
+const CHANGES: u32 = 1000;
+const INTERVAL: Duration = Duration::from_secs(2);
+const INTERVALS: u32 = 5;
+
+pub async fn thousand(place: &Place) {
+    let pool = place.database("sessions", &[0; SESSIONS]).await;
+    let layer = Conversations::new(pool.clone());
+    // Each saved twice: the pool has its connections, and their caches are full.
+    for _ in 0..2 {
+        let coordinator = Coordinator::new(layer.clone());
+        let sessions = start(&coordinator).await;
+        sessions.iter().for_each(say);
+        assert!(coordinator.shutdown(Duration::MAX).await.unsaved.is_empty());
+    }
+
+    header(["1,000 conversations", "sessions", "mutexes", "ratio", "target"]);
+    let before = allocated();
+    let states: Vec<_> = (0..SESSIONS).map(|_| Arc::new(Mutex::new(State::new()))).collect();
+    for state in &states {
+        let load = layer.load_agent_state(&SCOPE, id(0)).await;
+        *state.lock().unwrap() = load.unwrap().state;
+    }
+    let bare = allocated() - before;
+    let coordinator = Coordinator::new(layer.clone());
+    let before = allocated();
+    let sessions = start(&coordinator).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let kept = allocated() - before;
+    let each = |bytes: isize| format!("{} bytes", bytes / SESSIONS.cast_signed());
+    row([
+        "memory of one that is idle",
+        &each(kept),
+        &each(bare),
+        &format!("{:.2}", kept as f64 / bare as f64),
+        "",
+    ]);
+    change(&sessions, &states);
+    drop(coordinator.shutdown(Duration::MAX).await);
+    intervals(&layer).await;
+    println!();
+}
+
+async fn start(coordinator: &Coordinator<Conversations>) -> Vec<AgentSession<Conversations>> {
+    let mut sessions = Vec::with_capacity(SESSIONS);
+    for n in 0..SESSIONS {
+        sessions.push(coordinator.start(SCOPE, id(n)).await.unwrap());
+    }
+    sessions
+}
+
+fn say(session: &AgentSession<Conversations>) {
+    session.change(|state| state.add_message(Message::user("Hello!"))).unwrap();
+}
+
+/// A change of a state that is to be saved anyway, and the same in a mutex.
+fn change(sessions: &[AgentSession<Conversations>], states: &[Arc<Mutex<State>>]) {
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for (session, state) in sessions.iter().zip(states) {
+        say(session);
+        let start = Instant::now();
+        for n in 0..CHANGES {
+            session.change(|state| state.put_metadata("step", n)).unwrap();
+        }
+        ours.push(start.elapsed() / CHANGES);
+        let start = Instant::now();
+        for n in 0..CHANGES {
+            state.lock().unwrap().put_metadata("step", n);
+        }
+        bare.push(start.elapsed() / CHANGES);
+        black_box(state);
+    }
+    compared("a change that needs no save", median(ours), median(bare), "");
+}
+
+/// Every session is changed all the time; the database sees each once an interval.
+async fn intervals(layer: &Conversations) {
+    let auto_save = AutoSave { interval: Some(INTERVAL), ..AutoSave::default() };
+    let options = SessionOptions { auto_save, ..SessionOptions::default() };
+    let coordinator = Coordinator::with_options(layer.clone(), options);
+    let mut work = JoinSet::new();
+    for session in start(&coordinator).await {
+        work.spawn(async move {
+            let start = Instant::now();
+            let mut changes = 0_u64;
+            while start.elapsed() < INTERVAL * INTERVALS {
+                session.change(|state| state.put_metadata("step", changes)).unwrap();
+                changes += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            (session, changes)
+        });
+    }
+    let mut changes = 0;
+    let mut sessions = Vec::new();
+    while let Some(done) = work.join_next().await {
+        let (session, made) = done.unwrap();
+        changes += made;
+        sessions.push(session);
+    }
+    assert!(coordinator.shutdown(Duration::MAX).await.unsaved.is_empty());
+    let saves = coordinator.figures().saves;
+    let expected = SESSIONS as u64 * u64::from(INTERVALS);
+    let ratio = format!("{:.2}", saves as f64 / expected as f64);
+    println!();
+    row(["in 5 intervals of 2 s", "saves", "intervals", "ratio", "target"]);
+    println!("{}", "-".repeat(75));
+    let name = format!("{changes} changes");
+    row([&name, &saves.to_string(), &expected.to_string(), &ratio, "<= 1.00"]);
+}

@@ -1,0 +1,144 @@
+//! A process with sessions is killed in the middle of its work, again and again. What it was told is stored is there, at
+//! most the changes after that are missing, and the next process goes on.
+
+mod database;
+mod storage;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use matrix::conversations::{Conversations, NewConversation, connect};
+use matrix::sagents::session::{AutoSave, Coordinator, SessionOptions};
+use matrix::sagents::{Message, State};
+use storage::{said, scope};
+use uuid::Uuid;
+
+const KILLS: usize = 5;
+const SESSIONS: usize = 4;
+/// A process is killed when it has said so often that something is stored.
+const ACKNOWLEDGED: usize = 40;
+const URL: &str = "SESSIONS_URL";
+const IDS: &str = "SESSIONS_IDS";
+
+#[tokio::test]
+async fn a_killed_process_loses_at_most_what_it_was_not_told_is_stored() {
+    let database =
+        database::Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
+    let layer = Conversations::new(connect(&database.url()).await.unwrap());
+    let mut ids = Vec::new();
+    for _ in 0..SESSIONS {
+        let new = NewConversation::new();
+        ids.push(layer.create_conversation(&scope(), new).await.unwrap().id);
+    }
+    let mut lost = 0;
+    for _ in 0..KILLS {
+        let (url, ids) = (database.url(), ids.clone());
+        let talks = tokio::task::spawn_blocking(move || until_killed(&url, &ids));
+        for (id, talk) in talks.await.unwrap() {
+            let saved = layer.load_agent_state(&scope(), id).await.unwrap();
+            let numbers: Vec<usize> = said(&saved.state)
+                .iter()
+                .map(|text| text.parse().unwrap())
+                .collect();
+            assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>());
+            assert!(talk.stored <= numbers.len(), "{talk:?} {}", numbers.len());
+            // One more may have been made before it was told.
+            assert!(numbers.len() <= talk.made + 1, "{talk:?} {}", numbers.len());
+            lost += talk.made.saturating_sub(numbers.len());
+        }
+    }
+    assert!(lost > 0, "no process was killed in the middle of its work");
+}
+
+/// What a process told of a conversation before it was killed.
+#[derive(Debug, Default, Clone, Copy)]
+struct Told {
+    /// How many changes it had made, and how many were stored.
+    made: usize,
+    stored: usize,
+}
+
+/// Lets a process work, kills it, and answers what it told.
+fn until_killed(url: &str, ids: &[Uuid]) -> Vec<(Uuid, Told)> {
+    let mut talks: Vec<_> = ids.iter().map(|id| (*id, Told::default())).collect();
+    let names: Vec<_> = ids.iter().map(Uuid::to_string).collect();
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "the_process_that_is_killed",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(URL, url)
+        .env(IDS, names.join(" "))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let mut acknowledged = 0;
+    while let Some(line) = lines.next().transpose().unwrap() {
+        let words: Vec<_> = line.split(' ').collect();
+        let ["told", place, what, number] = words[..] else {
+            continue;
+        };
+        let talk = &mut talks[place.parse::<usize>().unwrap()].1;
+        let number = number.parse().unwrap();
+        if what == "made" {
+            talk.made = number;
+        } else {
+            talk.stored = number;
+            acknowledged += 1;
+        }
+        if acknowledged == ACKNOWLEDGED {
+            process.kill().unwrap();
+        }
+    }
+    let status = process.wait().unwrap();
+    assert!(
+        !status.success() && acknowledged >= ACKNOWLEDGED,
+        "{status}"
+    );
+    talks
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a process of its own, which another test starts and kills"]
+async fn the_process_that_is_killed() {
+    let (Ok(url), Ok(ids)) = (std::env::var(URL), std::env::var(IDS)) else {
+        return;
+    };
+    let interval = Some(Duration::from_millis(20));
+    let options = SessionOptions {
+        auto_save: AutoSave {
+            interval,
+            ..AutoSave::default()
+        },
+        ..SessionOptions::default()
+    };
+    let layer = Conversations::new(connect(&url).await.unwrap());
+    let coordinator = Coordinator::with_options(layer, options);
+    let mut work = tokio::task::JoinSet::new();
+    for (place, id) in ids.split(' ').enumerate() {
+        let coordinator = coordinator.clone();
+        let id = Uuid::try_parse(id).unwrap();
+        work.spawn(async move {
+            let session = coordinator.start(scope(), id).await.unwrap();
+            loop {
+                let add = |state: &mut State| {
+                    let number = state.messages.len() + 1;
+                    state.add_message(Message::user(number.to_string()));
+                    number
+                };
+                let number = session.change(add).unwrap();
+                println!("told {place} made {number}");
+                if number % 20 == 0 {
+                    session.save().await.unwrap();
+                    println!("told {place} stored {number}");
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+    work.join_all().await;
+}

@@ -1,0 +1,347 @@
+//! The layer as sessions use it, with the faults that a test wants. Where the clock of a test stands still, it does so
+//! while the database works.
+
+#![allow(dead_code, reason = "each test needs a part of it")]
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+
+use matrix::conversations::{
+    Conversations, DisplayMessage, Error, MessagePage, NewConversation, connect,
+};
+use matrix::sagents::session::{AgentSession, Coordinator, SessionOptions};
+use matrix::sagents::{
+    AgentPersistence, Expect, Failure, Lifecycle, LoadContext, Loaded, Message, PersistContext,
+    Revision, SessionPersistence, State,
+};
+use matrix::scopes::{Scope, User};
+use uuid::Uuid;
+
+use crate::database;
+
+/// What goes wrong with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It never reaches the database.
+    Before,
+    /// The database does it, and the answer is lost.
+    After,
+    /// The database does it and never answers.
+    Silence,
+}
+
+/// A save that was tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Save {
+    pub lifecycle: Lifecycle,
+    pub write_id: Uuid,
+    pub expect: Expect,
+    pub said: Vec<String>,
+    /// What the session was told.
+    pub answer: Option<Revision>,
+}
+
+/// Many clones of one storage, on one pool.
+#[derive(Clone)]
+pub struct Storage {
+    pub layer: Conversations,
+    pub record: Arc<Record>,
+}
+
+/// What happened, and what is to happen. It outlives a process that is simulated.
+#[derive(Default)]
+pub struct Record {
+    faults: Mutex<VecDeque<Option<Fault>>>,
+    saves: Mutex<Vec<Save>>,
+    loads: AtomicUsize,
+    /// The saves that are under way, and the most that ever were.
+    saving: AtomicUsize,
+    most: AtomicUsize,
+    /// Held by a test that wants saves to wait.
+    gate: tokio::sync::RwLock<()>,
+}
+
+impl Record {
+    /// The next calls that write meet these, one each.
+    pub fn fail(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
+        locked(&self.faults).extend(faults);
+    }
+
+    pub fn forget_faults(&self) {
+        locked(&self.faults).clear();
+    }
+
+    pub fn saves(&self) -> Vec<Save> {
+        locked(&self.saves).clone()
+    }
+
+    /// Why states were saved.
+    pub fn lifecycles(&self) -> Vec<Lifecycle> {
+        let saves = self.saves();
+        saves.iter().map(|save| save.lifecycle).collect()
+    }
+
+    pub fn loads(&self) -> usize {
+        self.loads.load(Ordering::SeqCst)
+    }
+
+    pub fn most_saves_at_once(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+
+    /// Until it is dropped, saves wait.
+    pub async fn hold_saves(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
+        self.gate.write().await
+    }
+
+    /// Makes a call that writes, with what is to go wrong with it.
+    async fn write<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let fault = locked(&self.faults).pop_front().flatten();
+        if fault == Some(Fault::Before) {
+            return Err(failed());
+        }
+        let answer = frozen(call).await;
+        match fault {
+            Some(Fault::After) => Err(failed()),
+            Some(Fault::Silence) => std::future::pending().await,
+            Some(Fault::Before) | None => answer,
+        }
+    }
+}
+
+fn failed() -> Error {
+    Error::Database(sqlx::Error::PoolTimedOut)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tokio's clock, where it is paused, jumps ahead whenever no task can run, and a task that waits for a database cannot.
+/// It does not while something blocks.
+pub async fn frozen<T>(call: impl Future<Output = T>) -> T {
+    let (done, wait) = mpsc::channel::<()>();
+    let block = tokio::task::spawn_blocking(move || wait.recv());
+    let answer = call.await;
+    drop(done);
+    let _ = block.await;
+    answer
+}
+
+pub fn said(state: &State) -> Vec<String> {
+    let texts = state.messages.iter().map(|message| match &message.content {
+        Some(content) => content.text(),
+        None => String::new(),
+    });
+    texts.collect()
+}
+
+impl AgentPersistence for Storage {
+    type Scope = Scope;
+    type Error = Error;
+
+    async fn persist_state(
+        &self,
+        scope: &Scope,
+        state: &State,
+        expect: Expect,
+        context: &PersistContext,
+    ) -> Result<Revision, Error> {
+        let record = &self.record;
+        let under_way = UnderWay::begin(record);
+        let open = record.gate.read().await;
+        let call = self.layer.persist_state(scope, state, expect, context);
+        let save = |answer| Save {
+            lifecycle: context.lifecycle,
+            write_id: context.write_id,
+            expect,
+            said: said(state),
+            answer,
+        };
+        // It is on record before it is done: a process may be gone before it gets an answer.
+        let place = {
+            let mut saves = locked(&record.saves);
+            saves.push(save(None));
+            saves.len() - 1
+        };
+        let answer = record.write(call).await;
+        if let Ok(revision) = answer {
+            locked(&record.saves)[place] = save(Some(revision));
+        }
+        drop((open, under_way));
+        answer
+    }
+
+    async fn load_state(&self, scope: &Scope, context: &LoadContext) -> Result<Loaded, Error> {
+        self.record.loads.fetch_add(1, Ordering::SeqCst);
+        frozen(self.layer.load_state(scope, context)).await
+    }
+
+    async fn set_interrupted(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        interrupted: bool,
+    ) -> Result<(), Error> {
+        let id = context.conversation_id;
+        let call = self.layer.set_interrupted(scope, id, interrupted);
+        self.record.write(call).await?;
+        Ok(())
+    }
+}
+
+impl SessionPersistence for Storage {
+    type Owner = <Conversations as SessionPersistence>::Owner;
+    type DisplayMessage = DisplayMessage;
+
+    fn owner(&self, scope: &Scope) -> Result<Self::Owner, Error> {
+        self.layer.owner(scope)
+    }
+
+    async fn save_message(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        message_id: Uuid,
+        message: &Message,
+    ) -> Result<Vec<DisplayMessage>, Error> {
+        let id = context.conversation_id;
+        let call = self.layer.save_message(scope, id, message_id, message);
+        self.record.write(call).await
+    }
+
+    async fn set_title(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        title: &str,
+    ) -> Result<(), Error> {
+        self.record
+            .write(self.layer.set_title(scope, context, title))
+            .await
+    }
+
+    fn failure(error: &Error) -> Failure {
+        Conversations::failure(error)
+    }
+}
+
+/// Counts a save while it is under way.
+struct UnderWay<'a>(&'a Record);
+
+impl<'a> UnderWay<'a> {
+    fn begin(record: &'a Record) -> Self {
+        let now = record.saving.fetch_add(1, Ordering::SeqCst) + 1;
+        record.most.fetch_max(now, Ordering::SeqCst);
+        Self(record)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.saving.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+pub fn scope() -> Scope {
+    user(1)
+}
+
+pub fn user(id: i64) -> Scope {
+    let name = "somebody".to_owned();
+    Scope {
+        user: User { id, name },
+    }
+}
+
+/// A conversation on a database of its own, as one process sees it.
+pub struct Talk {
+    pub coordinator: Coordinator<Storage>,
+    pub layer: Conversations,
+    pub record: Arc<Record>,
+    pub id: Uuid,
+    pub keeper: Arc<database::Database>,
+}
+
+impl Talk {
+    pub async fn new(options: SessionOptions) -> Self {
+        let insert = "INSERT INTO users (id, name) VALUES (1, 'a'), (2, 'b')";
+        let keeper = frozen(database::Database::migrated(insert)).await;
+        Self::on(Arc::new(keeper), options).await
+    }
+
+    /// Another conversation on a database that is there.
+    pub async fn on(keeper: Arc<database::Database>, options: SessionOptions) -> Self {
+        frozen(async {
+            let layer = Conversations::new(connect(&keeper.url()).await.unwrap());
+            let new = NewConversation::new();
+            let id = layer.create_conversation(&scope(), new).await.unwrap().id;
+            let record = Arc::new(Record::default());
+            let storage = Storage {
+                layer: layer.clone(),
+                record: Arc::clone(&record),
+            };
+            Self {
+                coordinator: Coordinator::with_options(storage, options),
+                layer,
+                record,
+                id,
+                keeper,
+            }
+        })
+        .await
+    }
+
+    pub async fn start(&self) -> AgentSession<Storage> {
+        self.coordinator.start(scope(), self.id).await.unwrap()
+    }
+
+    /// What is said in the stored state, and its revision.
+    pub async fn stored(&self) -> (Vec<String>, Revision) {
+        match frozen(self.layer.load_agent_state(&scope(), self.id)).await {
+            Ok(saved) => (said(&saved.state), saved.revision),
+            Err(Error::NotFound) => (Vec::new(), Revision(0)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// What a person sees.
+    pub async fn shown(&self) -> Vec<String> {
+        let page = MessagePage::first().limit(MessagePage::MAX_LIMIT);
+        let scope = scope();
+        let page = self.layer.load_display_messages(&scope, self.id, page);
+        let messages = frozen(page).await.unwrap();
+        messages
+            .into_iter()
+            .map(|message| message.content)
+            .collect()
+    }
+
+    /// Another process that has the conversation too says something.
+    pub async fn somebody_else_says(&self, text: &str) -> Revision {
+        frozen(async {
+            let scope = scope();
+            loop {
+                let loaded = self.layer.load_agent_state(&scope, self.id).await;
+                let (mut state, expect) = match loaded {
+                    Ok(saved) => (saved.state, Expect::Revision(saved.revision)),
+                    Err(_) => (State::new(), Expect::NOTHING),
+                };
+                state.add_message(Message::user(text));
+                let save = self.layer.save_agent_state(&scope, self.id, &state, expect);
+                match save.await {
+                    Err(Error::Conflict { .. }) => {}
+                    saved => return saved.unwrap(),
+                }
+            }
+        })
+        .await
+    }
+}
+
+pub fn say(session: &AgentSession<Storage>, text: &str) {
+    let message = Message::user(text);
+    session.change(|state| state.add_message(message)).unwrap();
+}
