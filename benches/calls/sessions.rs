@@ -45,13 +45,7 @@ pub async fn thousand(place: &Place) {
     tokio::time::sleep(Duration::from_millis(100)).await;
     let kept = allocated() - before;
     let each = |bytes: isize| format!("{} bytes", bytes / SESSIONS.cast_signed());
-    row([
-        "memory of one that is idle",
-        &each(kept),
-        &each(bare),
-        &format!("{:.2}", kept as f64 / bare as f64),
-        "",
-    ]);
+    row(["memory of one that is idle", &each(kept), &each(bare), &format!("{:.2}", kept as f64 / bare as f64), ""]);
     change(&sessions, &states);
     drop(coordinator.shutdown(Duration::MAX).await);
     intervals(&layer).await;

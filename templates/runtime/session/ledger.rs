@@ -230,7 +230,7 @@ impl<E> Ledger<E> {
 
     /// Has everything stored now, and says when it is.
     pub fn save(&mut self, reply: oneshot::Sender<Result<Revision, SessionError<E>>>) {
-        self.ask(Lifecycle::Request);
+        self.try_again();
         self.hurry();
         self.callers.push(Caller {
             changes: self.changes,
@@ -329,6 +329,9 @@ impl<E> Ledger<E> {
         let on_shutdown = leaves && self.options.auto_save.on_shutdown;
         let lifecycle = match asked {
             Some(lifecycle) => lifecycle,
+            None if self.callers.iter().any(|caller| caller.changes > self.saved) => {
+                Lifecycle::Request
+            }
             None if on_shutdown => Lifecycle::Shutdown,
             None if self.save_at().is_some_and(|at| at <= now) => Lifecycle::Interval,
             None => return,
@@ -417,6 +420,7 @@ impl<E> Ledger<E> {
                 state.agent_id.clone_from(&self.state.agent_id);
                 state.runtime = self.state.runtime.clone();
                 self.state = Arc::new(state);
+                self.refuse_callers_of_changes(&SessionError::Conflict { current: revision });
                 self.saved = self.changes;
                 self.changed_at = None;
                 self.expect = Expect::Revision(revision);
@@ -559,6 +563,17 @@ impl<E> Ledger<E> {
     fn fail(&mut self, error: &SessionError<E>) {
         self.trouble = Some(error.clone());
         self.refuse_callers(error);
+    }
+
+    /// Tells those whose changes are not stored, and never will be.
+    fn refuse_callers_of_changes(&mut self, error: &SessionError<E>) {
+        for caller in std::mem::take(&mut self.callers) {
+            if caller.changes > self.saved {
+                let _ = caller.reply.send(Err(error.clone()));
+            } else {
+                self.callers.push(caller);
+            }
+        }
     }
 
     fn refuse_callers(&mut self, error: &SessionError<E>) {

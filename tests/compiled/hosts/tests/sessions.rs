@@ -375,6 +375,18 @@ async fn somebody_elses_save_is_reported_and_never_overwritten() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_save_that_a_reload_overtook_is_not_acknowledged() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    talk.somebody_else_says("theirs").await;
+    say(&session, "mine");
+    let (saved, reloaded) = tokio::join!(session.save(), session.reload());
+    assert!(matches!(saved, Err(SessionError::Conflict { .. })));
+    assert_eq!(storage::said(&reloaded.unwrap().unwrap()), ["mine"]);
+    assert_eq!(session.read(storage::said), ["theirs"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_conflict_that_nobody_solves_is_told_at_the_end() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
