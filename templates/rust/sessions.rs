@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{
-    {{ w.context }}, ConversationChanges, DisplayMessage, Error, Owner, OwnerScope, Result, code,
+    {{ w.context }}, ConversationChanges, DisplayMessage, Error, Owner, OwnerScope, Result, code, is_collision,
 };
 use crate::sagents::{Failure, LoadContext, Message, SessionPersistence};
 
@@ -35,7 +35,7 @@ impl SessionPersistence for {{ w.context }} {
     fn failure(error: &Error) -> Failure {
         match error {
             Error::Conflict { current } => Failure::Conflict { current: *current },
-            Error::Database(error) if !is_lasting(error) => Failure::Passing,
+            Error::Database(error) if is_collision(error) || !is_lasting(error) => Failure::Passing,
             _ => Failure::Lasting,
         }
     }

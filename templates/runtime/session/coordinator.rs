@@ -68,7 +68,8 @@ impl<P: SessionPersistence> Coordinator<P> {
     ///
     /// [`SessionError::Storage`] with what the storage answers: that the caller has no such
     /// conversation, that a newer version wrote its state, or that the database failed.
-    /// [`SessionError::Ended`] after [`shutdown`](Self::shutdown).
+    /// [`SessionError::TimedOut`] if it does not answer, or if a session that was told to end cannot
+    /// be saved. [`SessionError::Ended`] after [`shutdown`](Self::shutdown).
     pub async fn start(
         &self,
         scope: impl Into<Arc<P::Scope>>,
@@ -91,20 +92,24 @@ impl<P: SessionPersistence> Coordinator<P> {
         let (registry, scope) = (&self.registry, scope.into());
         let storage = &registry.persistence;
         let owner = storage.owner(&scope)?;
-        let place = registry.reserve(owner.clone(), conversation_id);
+        let limit = registry.options.timeout;
+        let place = registry.reserve(owner.clone(), conversation_id)?;
         let _turn = place.turn().await;
         if let Some(running) = place.session() {
             if let Some(handle) = AgentSession::open(&running) {
                 return Ok(handle);
             }
             // It was told to end, and may still be saving. How it ends is not for us.
-            let _ = close(&running).await;
+            let end = tokio::time::timeout(limit, close(&running));
+            let _ = end.await.map_err(|_| SessionError::TimedOut)?;
         }
         let context = LoadContext::new(conversation_id);
         let load = State::load_or_new(storage, &scope, &context, fresh);
-        let start = tokio::time::timeout(registry.options.timeout, load);
+        let start = tokio::time::timeout(limit, load);
         let start = start.await.map_err(|_| SessionError::TimedOut)??;
-        let session = place.put(|| Session::start(registry, scope, owner, context, start))?;
+        let session = Session::new(registry, scope, owner, context, start);
+        place.put(&session)?;
+        session.keep();
         Ok(AgentSession::of(session))
     }
 
@@ -132,7 +137,7 @@ impl<P: SessionPersistence> Coordinator<P> {
     /// Saves and ends all sessions, at once, and starts no more. To be awaited before the process
     /// ends. What is not stored by the deadline is answered, so that it can be kept elsewhere; as
     /// long as the process lives, it is tried further.
-    pub async fn shutdown(&self, deadline: Duration) -> Shutdown<P::Error> {
+    pub async fn shutdown(&self, deadline: Duration) -> Shutdown<P::Owner, P::Error> {
         let until = Instant::now().checked_add(deadline);
         let running = self.registry.close();
         let ends: Vec<_> = running.iter().map(close).collect();
@@ -145,16 +150,18 @@ impl<P: SessionPersistence> Coordinator<P> {
                 Some(until) => tokio::time::timeout_at(until, end).await,
                 None => Ok(end.await),
             };
+            let ledger = session.ledger();
             let error = match end {
-                Ok(Ok(Ok(()))) => {
+                Ok(Ok(Err(error))) => Some(error),
+                _ if ledger.is_saved() => {
                     report.saved += 1;
                     continue;
                 }
-                Ok(Ok(Err(error))) => Some(error),
-                Ok(Err(_)) | Err(_) => None,
+                Ok(Ok(Ok(())) | Err(_)) => Some(SessionError::Ended),
+                Err(_) => None,
             };
-            let ledger = session.ledger();
             report.unsaved.push(Unsaved {
+                owner: session.owner.clone(),
                 conversation_id: session.context.conversation_id,
                 state: ledger.unsaved(),
                 messages: ledger.unsaved_messages(),
@@ -178,16 +185,18 @@ fn close<P: SessionPersistence>(
 /// How the sessions of a coordinator ended.
 #[derive(Debug)]
 #[must_use = "what is not saved is lost when the process ends"]
-pub struct Shutdown<E> {
+pub struct Shutdown<O, E> {
     /// The sessions of which everything is stored.
     pub saved: usize,
     /// The others.
-    pub unsaved: Vec<Unsaved<E>>,
+    pub unsaved: Vec<Unsaved<O, E>>,
 }
 
 /// What could not be stored of a session.
 #[derive(Debug)]
-pub struct Unsaved<E> {
+pub struct Unsaved<O, E> {
+    /// Whose it is.
+    pub owner: O,
     /// Its conversation.
     pub conversation_id: Uuid,
     /// What the agent knows, if that is not stored.

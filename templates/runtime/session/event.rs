@@ -27,7 +27,7 @@ pub enum SessionEvent<M, E> {
         /// Why it was stored.
         lifecycle: Lifecycle,
     },
-    /// Something could not be stored.
+    /// Something could not be stored, or not be loaded.
     Failed {
         /// The message that could not be stored, if it was one.
         message_id: Option<Uuid>,
@@ -55,7 +55,7 @@ pub enum SessionEvent<M, E> {
 #[non_exhaustive]
 pub enum SessionError<E> {
     /// The storage refused or failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Storage(Arc<E>),
     /// The storage did not answer in time.
     #[error("the storage did not answer in time")]

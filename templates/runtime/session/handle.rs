@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use tokio::sync::{broadcast, oneshot};
@@ -42,8 +43,7 @@ impl<P: SessionPersistence> AgentSession<P> {
 
     /// Another handle, unless the session has ended or was told to.
     pub(super) fn open(session: &Arc<Session<P>>) -> Option<Self> {
-        let opened = session.ledger().open(Instant::now());
-        opened.then(|| Self::of(Arc::clone(session)))
+        session.open().then(|| Self::of(Arc::clone(session)))
     }
 
     /// The conversation that it keeps.
@@ -84,7 +84,7 @@ impl<P: SessionPersistence> AgentSession<P> {
     ///
     /// It never waits for a save: one that is under way keeps the state that it has, which costs
     /// the first change meanwhile a copy. Everybody else waits for the change, so it must be short
-    /// and must not use this session.
+    /// and must not use this session or its coordinator. If it panics, what it did so far stays.
     ///
     /// # Errors
     ///
@@ -92,8 +92,8 @@ impl<P: SessionPersistence> AgentSession<P> {
     pub fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> Result<R, P> {
         let mut ledger = self.session.ledger();
         let ledger = ledger.used(Instant::now())?;
-        if !ledger.is_changed() {
-            // There is a time now at which it is saved. Of more changes the task need not know.
+        if !ledger.is_expected() {
+            // The task has to know when to save. Of more changes it need not know.
             self.session.wake.notify_one();
         }
         Ok(ledger.change(change))
@@ -194,12 +194,14 @@ impl<P: SessionPersistence> AgentSession<P> {
     }
 
     /// Stores everything that is not stored yet, and answers when it is: the state as it is now,
-    /// and what every message so far shows.
+    /// and what every message so far shows. A message that the storage will never have does not keep
+    /// others back; it was reported when that turned out.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Conflict`] if somebody else saved the state, [`SessionError::Storage`] or
-    /// [`SessionError::TimedOut`] if this try failed; the session goes on trying.
+    /// [`SessionError::Conflict`] if somebody else saved the state, or it was
+    /// [reloaded](Self::reload) meanwhile. [`SessionError::Storage`] or [`SessionError::TimedOut`] if
+    /// this try failed; the session goes on trying, unless that would not help.
     /// [`SessionError::Ended`] if the session has ended.
     pub async fn save(&self) -> Result<Revision, P> {
         let (reply, answer) = oneshot::channel();
@@ -220,7 +222,8 @@ impl<P: SessionPersistence> AgentSession<P> {
         answer.await.unwrap_or(Err(SessionError::Ended))
     }
 
-    /// What is stored from now on, what fails, and the end, as it happens. Somebody who falls
+    /// What is stored from now on, what fails, and the end, as it happens. After the end there is
+    /// nothing more to receive. Somebody who falls
     /// [behind](super::SessionOptions::event_capacity) is told how much they missed.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Event<P>> {
@@ -261,7 +264,7 @@ impl<P: SessionPersistence> AgentSession<P> {
 
 impl<P: SessionPersistence> Clone for AgentSession<P> {
     fn clone(&self) -> Self {
-        self.session.ledger().share();
+        self.session.handles.fetch_add(1, Ordering::SeqCst);
         Self::of(Arc::clone(&self.session))
     }
 }
@@ -269,7 +272,7 @@ impl<P: SessionPersistence> Clone for AgentSession<P> {
 impl<P: SessionPersistence> Drop for AgentSession<P> {
     fn drop(&mut self) {
         // The task is there already: one that is spawned here might never run.
-        if self.session.ledger().leave() {
+        if self.session.handles.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.session.wake.notify_one();
         }
     }

@@ -2,7 +2,8 @@
 //! other.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast};
@@ -21,10 +22,12 @@ pub(super) struct Session<P: SessionPersistence> {
     scope: Arc<P::Scope>,
     pub registry: Arc<Registry<P>>,
     ledger: Mutex<Ledger<P::Error>>,
+    /// Counted outside of the ledger, so that a change may drop a handle.
+    pub handles: AtomicUsize,
     /// Wakes the task when there is something to do.
     pub wake: Notify,
-    /// Made when somebody listens.
-    events: OnceLock<broadcast::Sender<Event<P>>>,
+    /// There from the first subscriber to the end. Locked after the ledger, if at all.
+    events: Mutex<Option<broadcast::Sender<Event<P>>>>,
 }
 
 /// What subscribers receive.
@@ -33,8 +36,8 @@ pub(super) type Event<P> = Arc<
 >;
 
 impl<P: SessionPersistence> Session<P> {
-    /// Begins a session, for one handle, with the task that keeps it.
-    pub fn start(
+    /// A session for one handle. It stores nothing until it is [kept](Self::keep).
+    pub fn new(
         registry: &Arc<Registry<P>>,
         scope: Arc<P::Scope>,
         owner: P::Owner,
@@ -43,17 +46,22 @@ impl<P: SessionPersistence> Session<P> {
     ) -> Arc<Self> {
         let options = Arc::clone(&registry.options);
         let salt = context.conversation_id.as_bytes()[15];
-        let session = Arc::new(Self {
+        Arc::new(Self {
             context,
             owner,
             scope,
             registry: Arc::clone(registry),
             ledger: Mutex::new(Ledger::new(options, salt, start, Instant::now())),
+            handles: AtomicUsize::new(1),
             wake: Notify::new(),
-            events: OnceLock::new(),
-        });
-        tokio::spawn(Keeper(Arc::clone(&session)).keep());
-        session
+            events: Mutex::new(None),
+        })
+    }
+
+    /// Begins the task that keeps it. A runtime that shuts down drops it at once, which ends the
+    /// session: no lock of the registry's may be held here.
+    pub fn keep(self: &Arc<Self>) {
+        tokio::spawn(Keeper(Arc::clone(self)).keep());
     }
 
     /// The books. A change that panicked has been counted, so they are in order.
@@ -62,16 +70,46 @@ impl<P: SessionPersistence> Session<P> {
     }
 
     pub fn subscribe(&self) -> broadcast::Receiver<Event<P>> {
-        let capacity = self.registry.options.event_capacity.max(1);
-        let events = self.events.get_or_init(|| broadcast::channel(capacity).0);
+        const MOST: usize = 65_536;
+        let ledger = self.ledger();
+        if ledger.has_ended() {
+            // There is nothing to receive.
+            return broadcast::channel(1).1;
+        }
+        let capacity = self.registry.options.event_capacity.clamp(1, MOST);
+        let mut events = self.events();
+        let events = events.get_or_insert_with(|| broadcast::channel(capacity).0);
         events.subscribe()
     }
 
     fn tell(&self, event: SessionEvent<P::DisplayMessage, P::Error>) {
-        if let Some(events) = self.events.get() {
+        if let Some(events) = &*self.events() {
             // Nobody may be listening any more.
             let _ = events.send(Arc::new(event));
         }
+    }
+
+    fn events(&self) -> MutexGuard<'_, Option<broadcast::Sender<Event<P>>>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another handle, unless the session has ended or was told to.
+    pub fn open(&self) -> bool {
+        let mut ledger = self.ledger();
+        let opened = ledger.used(Instant::now()).is_ok();
+        // While the ledger is locked, nobody finds that there is none.
+        self.handles
+            .fetch_add(usize::from(opened), Ordering::SeqCst);
+        opened
+    }
+
+    fn step(&self) -> Step {
+        let mut ledger = self.ledger();
+        ledger.next(Instant::now(), self.is_held())
+    }
+
+    fn is_held(&self) -> bool {
+        self.handles.load(Ordering::SeqCst) > 0
     }
 
     async fn write(&self, note: &Note) {
@@ -99,11 +137,13 @@ impl<P: SessionPersistence> Session<P> {
         };
         match stored {
             Ok(message) => {
-                self.ledger().noted();
+                // Whoever waits for it finds it counted and told.
+                let mut ledger = self.ledger();
                 if let Some((message_id, items)) = message {
                     self.registry.counters.message();
                     self.tell(SessionEvent::Displayed { message_id, items });
                 }
+                ledger.noted();
             }
             Err(error) => {
                 let failure = failure::<P>(&error);
@@ -119,6 +159,7 @@ impl<P: SessionPersistence> Session<P> {
     }
 
     async fn save(&self, save: Save) {
+        // Not a new context: a save that is repeated has the id that it had.
         let context = PersistContext {
             agent_id: self.context.agent_id.clone(),
             conversation_id: self.context.conversation_id,
@@ -129,13 +170,14 @@ impl<P: SessionPersistence> Session<P> {
         let call = storage.persist_state(&self.scope, &save.state, save.expect, &context);
         match self.in_time(call).await {
             Ok(revision) => {
-                self.ledger().saved(&save, revision);
+                let mut ledger = self.ledger();
                 self.registry.counters.save();
                 let lifecycle = save.lifecycle;
                 self.tell(SessionEvent::Saved {
                     revision,
                     lifecycle,
                 });
+                ledger.saved(&save, revision);
             }
             Err(error) => {
                 let failure = failure::<P>(&error);
@@ -154,12 +196,16 @@ impl<P: SessionPersistence> Session<P> {
         let call = storage.load_state(&self.scope, &self.context);
         match self.in_time(call).await {
             Ok(loaded) => {
-                let (revision, unsaved) = self.ledger().reloaded(loaded, Instant::now());
+                let is_held = self.is_held();
+                let reloaded = self.ledger().reloaded(loaded, Instant::now(), is_held);
+                let Some((revision, unsaved)) = reloaded else {
+                    return;
+                };
                 tracing::warn!(
                     agent_id = self.context.agent_id,
                     revision = revision.0,
-                    lost = unsaved.is_some(),
-                    "the agent's state was replaced by what somebody else saved"
+                    replaced = unsaved.is_some(),
+                    "the agent's state was loaded again"
                 );
                 self.tell(SessionEvent::Reloaded { revision, unsaved });
             }
@@ -223,7 +269,7 @@ impl<P: SessionPersistence> Keeper<P> {
     async fn keep(self) {
         let session = &self.0;
         loop {
-            let step = session.ledger().next(Instant::now());
+            let step = session.step();
             match step {
                 Step::Wait(None) => session.wake.notified().await,
                 Step::Wait(Some(until)) => {
@@ -257,6 +303,7 @@ impl<P: SessionPersistence> Drop for Keeper<P> {
             .registry
             .release(&session.owner, session.context.conversation_id);
         session.tell(SessionEvent::Ended { unsaved });
+        *session.events() = None;
         session.ledger().tell_ended();
     }
 }

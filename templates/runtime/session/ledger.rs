@@ -26,8 +26,9 @@ pub(super) struct Ledger<E> {
     saved: u64,
     /// When the first change was made that no save has taken up.
     changed_at: Option<Instant>,
-    /// What the next save has to expect.
+    /// What the next save has to expect, and which save that was.
     expect: Expect,
+    revision: Revision,
     /// Why the state is to be saved now.
     asked: Option<Lifecycle>,
     /// The save that is under way, or is to be repeated as it is: perhaps only its answer was lost.
@@ -46,14 +47,18 @@ pub(super) struct Ledger<E> {
     callers: Vec<Caller<E>>,
     reloads: Vec<oneshot::Sender<Reloaded<E>>>,
     ends: Vec<oneshot::Sender<Result<(), SessionError<E>>>>,
-    handles: usize,
     used_at: Instant,
     closing: bool,
     ended: bool,
+    /// It ended before its time: with the runtime, or because the storage panicked.
+    cut_off: bool,
 }
 
-/// What a call that takes over the stored state answers: what that replaced, if it was not stored.
-pub(super) type Reloaded<E> = Result<Option<Arc<State>>, SessionError<E>>;
+/// A state, if it is not stored.
+type Unsaved = Option<Arc<State>>;
+
+/// What a call that takes over the stored state answers: what that replaced.
+pub(super) type Reloaded<E> = Result<Unsaved, SessionError<E>>;
 
 /// A state as it was at a moment, to be stored.
 #[derive(Clone)]
@@ -127,19 +132,20 @@ impl Pause {
 }
 
 impl<E> Ledger<E> {
-    /// The books of a session that begins, with one handle.
+    /// The books of a session that begins.
     pub fn new(
         options: Arc<SessionOptions>,
         salt: u8,
         (state, expect): (State, Expect),
         now: Instant,
     ) -> Self {
-        // What the application starts with is not stored yet.
-        let nothing_saved = matches!(
-            expect,
-            Expect::Revision(Revision(0)) | Expect::Unreadable(_)
-        );
-        let is_new = nothing_saved && state != State::new();
+        let (revision, is_stored) = match expect {
+            Expect::Any | Expect::NOTHING => (Revision(0), false),
+            Expect::Unreadable(revision) => (revision, false),
+            Expect::Revision(revision) => (revision, true),
+        };
+        // What the application starts with is to be stored, unless that is nothing.
+        let is_new = !is_stored && state != State::new();
         Self {
             options,
             salt,
@@ -148,6 +154,7 @@ impl<E> Ledger<E> {
             saved: 0,
             changed_at: is_new.then_some(now),
             expect,
+            revision,
             asked: None,
             save: None,
             refused: None,
@@ -160,10 +167,10 @@ impl<E> Ledger<E> {
             callers: Vec::new(),
             reloads: Vec::new(),
             ends: Vec::new(),
-            handles: 1,
             used_at: now,
             closing: false,
             ended: false,
+            cut_off: false,
         }
     }
 
@@ -173,9 +180,9 @@ impl<E> Ledger<E> {
         Arc::clone(&self.state)
     }
 
-    /// There are changes that no save has taken up.
-    pub fn is_changed(&self) -> bool {
-        self.changed_at.is_some()
+    /// There are changes that will be taken up by a save, at a time that the task knows.
+    pub fn is_expected(&self) -> bool {
+        self.changed_at.is_some() && self.refused.is_none()
     }
 
     /// Everything is stored.
@@ -224,8 +231,10 @@ impl<E> Ledger<E> {
 
     /// Has the state saved now, if it has changed.
     pub fn ask(&mut self, lifecycle: Lifecycle) {
-        self.asked = Some(lifecycle);
-        self.try_again();
+        if self.changes > self.saved {
+            self.asked = Some(lifecycle);
+            self.try_again();
+        }
     }
 
     /// Has everything stored now, and says when it is.
@@ -258,47 +267,28 @@ impl<E> Ledger<E> {
         self.hurry();
     }
 
-    /// Another handle, unless the session has ended or was told to.
-    pub fn open(&mut self, now: Instant) -> bool {
-        let opened = self.used(now).is_ok();
-        self.handles += usize::from(opened);
-        opened
-    }
-
-    /// Another handle beside one that there is.
-    pub fn share(&mut self) {
-        self.handles += 1;
-    }
-
-    /// One handle less. Answers whether it was the last.
-    pub fn leave(&mut self) -> bool {
-        self.handles -= 1;
-        self.handles == 0
-    }
-
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// What is to be done next.
-    pub fn next(&mut self, now: Instant) -> Step {
+    /// What is to be done next. A session that nobody holds ends once everything is stored.
+    pub fn next(&mut self, now: Instant, is_held: bool) -> Step {
         let idle_at = self.options.inactivity;
         let idle_at = idle_at.and_then(|limit| self.used_at.checked_add(limit));
-        let leaves = self.closing || self.handles == 0 || idle_at.is_some_and(|at| at <= now);
+        let leaves = self.closing || !is_held || idle_at.is_some_and(|at| at <= now);
         self.begin_save(now, leaves);
 
-        let reload = self.must_reload();
+        let reload = self.must_reload(leaves);
         let note = self.notes.front();
         let can_note = note.is_some() && self.note_pause.is_over(now);
-        if self.save_pause.is_over(now) {
-            match &self.save {
-                _ if reload => return Step::Reload,
-                // What a state knows has been shown before, unless showing it fails.
-                Some(save) if save.notes <= self.noted || !can_note => {
-                    return Step::Save(save.clone());
-                }
-                _ => {}
-            }
+        let can_save = self.save_pause.is_over(now);
+        if reload && can_save {
+            return Step::Reload;
+        }
+        // What a state knows has been shown before, unless showing it fails.
+        let is_turn = |save: &&Save| save.notes <= self.noted || !can_note;
+        if let Some(save) = self.save.as_ref().filter(|_| can_save).filter(is_turn) {
+            return Step::Save(save.clone());
         }
         if let Some(note) = note.filter(|_| can_note) {
             return Step::Note(Arc::clone(note));
@@ -329,7 +319,11 @@ impl<E> Ledger<E> {
         let on_shutdown = leaves && self.options.auto_save.on_shutdown;
         let lifecycle = match asked {
             Some(lifecycle) => lifecycle,
-            None if self.callers.iter().any(|caller| caller.changes > self.saved) => {
+            None if self
+                .callers
+                .iter()
+                .any(|caller| caller.changes > self.saved) =>
+            {
                 Lifecycle::Request
             }
             None if on_shutdown => Lifecycle::Shutdown,
@@ -358,6 +352,7 @@ impl<E> Ledger<E> {
     pub fn saved(&mut self, save: &Save, revision: Revision) {
         self.saved = save.changes;
         self.expect = Expect::Revision(revision);
+        self.revision = revision;
         self.save = None;
         self.save_pause.end();
         self.trouble = None;
@@ -406,50 +401,65 @@ impl<E> Ledger<E> {
         if failure == Failure::Passing {
             return Some(self.note_pause.begin(now, &self.options, self.salt));
         }
+        self.interrupted = None;
         self.drop_note();
         None
     }
 
     /// The stored state was read and takes the place of this one. Answers which save it is, and
-    /// what it replaced if that was not stored.
-    pub fn reloaded(&mut self, loaded: Loaded, now: Instant) -> (Revision, Option<Arc<State>>) {
-        let unsaved = self.unsaved();
-        let (revision, unsaved) = match loaded {
+    /// what it replaced if that was not stored; nothing if nobody wants it any more.
+    pub fn reloaded(
+        &mut self,
+        loaded: Loaded,
+        now: Instant,
+        is_held: bool,
+    ) -> Option<(Revision, Unsaved)> {
+        if !self.must_reload(self.closing || !is_held) {
+            return None;
+        }
+        let mut unsaved = None;
+        match loaded {
             Loaded::Saved { state, revision } => {
-                let mut state = *state;
-                state.agent_id.clone_from(&self.state.agent_id);
-                state.runtime = self.state.runtime.clone();
-                self.state = Arc::new(state);
+                unsaved = self.unsaved();
                 self.refuse_callers_of_changes(&SessionError::Conflict { current: revision });
+                // What is never stored stays.
+                self.state = Arc::new(State {
+                    agent_id: self.state.agent_id.clone(),
+                    interrupt_data: self.state.interrupt_data.clone(),
+                    runtime: self.state.runtime.clone(),
+                    ..*state
+                });
                 self.saved = self.changes;
                 self.changed_at = None;
                 self.expect = Expect::Revision(revision);
-                (revision, unsaved)
+                self.revision = revision;
             }
             // There is nothing to take over: what is here is to be saved.
-            Loaded::Nothing => {
-                self.expect = Expect::NOTHING;
-                self.changes += 1;
-                (Revision(0), None)
-            }
+            Loaded::Nothing => self.store_again(Expect::NOTHING, Revision(0), now),
             Loaded::Unreadable { revision, .. } => {
-                self.expect = Expect::Unreadable(revision);
-                self.changes += 1;
-                (revision, None)
+                self.store_again(Expect::Unreadable(revision), revision, now);
             }
-        };
-        if self.changes > self.saved {
-            self.changed_at.get_or_insert(now);
         }
         self.save = None;
         self.save_pause.end();
         self.refused = None;
         self.trouble = None;
+        // Whoever saved may have said otherwise.
+        self.interrupted = None;
         for reply in self.reloads.drain(..) {
+            // Whoever asked need not wait for it.
             let _ = reply.send(Ok(unsaved.clone()));
         }
         self.answer();
-        (revision, unsaved)
+        Some((self.revision, unsaved))
+    }
+
+    /// What is known here is to be stored, whatever was before.
+    fn store_again(&mut self, expect: Expect, revision: Revision, now: Instant) {
+        self.expect = expect;
+        self.revision = revision;
+        self.changes += 1;
+        self.changed_at.get_or_insert(now);
     }
 
     /// The stored state could not be read. Answers when that is repeated.
@@ -463,7 +473,7 @@ impl<E> Ledger<E> {
         for reply in self.reloads.drain(..) {
             let _ = reply.send(Err(error.clone()));
         }
-        if failure == Failure::Passing && self.is_conflict() {
+        if failure == Failure::Passing && self.must_reload(self.closing) {
             return Some(self.save_pause.begin(now, &self.options, self.salt));
         }
         if self.refused.is_some() {
@@ -473,7 +483,8 @@ impl<E> Ledger<E> {
     }
 
     /// Ends the session, whether everything is stored or not. Answers what is not.
-    pub fn end(&mut self) -> Option<Arc<State>> {
+    pub fn end(&mut self) -> Unsaved {
+        self.cut_off = !self.ended;
         self.ended = true;
         self.refuse_callers(&SessionError::Ended);
         self.reloads.clear();
@@ -493,14 +504,14 @@ impl<E> Ledger<E> {
         if let Some(error) = &self.refused {
             return Err(error.clone());
         }
-        if self.save.is_none() && self.notes.is_empty() {
-            return Ok(());
+        if self.cut_off && !self.is_saved() {
+            return Err(self.trouble.clone().unwrap_or(SessionError::Ended));
         }
-        Err(self.trouble.clone().unwrap_or(SessionError::Ended))
+        Ok(())
     }
 
     /// The state, if it is not stored.
-    pub fn unsaved(&self) -> Option<Arc<State>> {
+    pub fn unsaved(&self) -> Unsaved {
         (self.changes > self.saved).then(|| Arc::clone(&self.state))
     }
 
@@ -522,9 +533,12 @@ impl<E> Ledger<E> {
         matches!(self.refused, Some(SessionError::Conflict { .. }))
     }
 
-    fn must_reload(&self) -> bool {
+    /// Somebody waits for what is stored, or it is to be taken over after a conflict. At its end a
+    /// session reports that instead: nobody would see what was replaced.
+    fn must_reload(&mut self, leaves: bool) -> bool {
+        self.reloads.retain(|reply| !reply.is_closed());
         let by_itself = self.options.on_conflict == OnConflict::Reload && self.is_conflict();
-        by_itself || !self.reloads.is_empty()
+        by_itself && !leaves || !self.reloads.is_empty()
     }
 
     /// What was refused may be accepted now, unless somebody else's save is in the way.
@@ -542,9 +556,6 @@ impl<E> Ledger<E> {
 
     /// Tells the callers whose changes are stored.
     fn answer(&mut self) {
-        let (Expect::Revision(revision) | Expect::Unreadable(revision)) = self.expect else {
-            unreachable!("a session always knows what it expects");
-        };
         for caller in std::mem::take(&mut self.callers) {
             if caller.changes > self.saved {
                 match &self.refused {
@@ -555,7 +566,7 @@ impl<E> Ledger<E> {
             } else if caller.notes > self.noted {
                 self.callers.push(caller);
             } else {
-                let _ = caller.reply.send(Ok(revision));
+                let _ = caller.reply.send(Ok(self.revision));
             }
         }
     }

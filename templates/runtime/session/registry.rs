@@ -49,10 +49,18 @@ impl<P: SessionPersistence> Registry<P> {
         })
     }
 
-    /// The place of a conversation. It goes away with the reservation, unless a session runs there.
-    pub fn reserve(self: &Arc<Self>, owner: P::Owner, conversation_id: Uuid) -> Reservation<P> {
+    /// The place of a conversation, unless the coordinator was shut down. It goes away with the
+    /// reservation, unless a session runs there.
+    pub fn reserve(
+        self: &Arc<Self>,
+        owner: P::Owner,
+        conversation_id: Uuid,
+    ) -> Result<Reservation<P>, SessionError<P::Error>> {
         let key = (owner, conversation_id);
         let mut places = self.places();
+        if places.closed {
+            return Err(SessionError::Ended);
+        }
         let place = places.by_conversation.entry(key.clone());
         let place = Arc::clone(place.or_insert_with(|| {
             Arc::new(Place {
@@ -60,11 +68,9 @@ impl<P: SessionPersistence> Registry<P> {
                 session: Mutex::new(None),
             })
         }));
-        Reservation {
-            registry: Arc::clone(self),
-            key,
-            place: Some(place),
-        }
+        let registry = Arc::clone(self);
+        let release = Release { registry, key };
+        Ok(Reservation { place, release })
     }
 
     /// The session of a conversation, if it is running.
@@ -128,45 +134,40 @@ impl<P: SessionPersistence> Registry<P> {
 
 /// A place that is kept while a session is looked for or started.
 pub(super) struct Reservation<P: SessionPersistence> {
+    /// Given back before it is released.
+    place: Arc<Place<P>>,
+    release: Release<P>,
+}
+
+/// Releases a place.
+struct Release<P: SessionPersistence> {
     registry: Arc<Registry<P>>,
     key: (P::Owner, Uuid),
-    /// There until it is dropped.
-    place: Option<Arc<Place<P>>>,
 }
 
 impl<P: SessionPersistence> Reservation<P> {
     /// Waits until nobody else starts a session here.
-    pub async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        match &self.place {
-            Some(place) => Some(place.turn.lock().await),
-            None => None,
-        }
+    pub async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.place.turn.lock().await
     }
 
     pub fn session(&self) -> Option<Arc<Session<P>>> {
-        self.place.as_ref()?.session().clone()
+        self.place.session().clone()
     }
 
     /// Puts a session here, unless the coordinator was shut down.
-    pub fn put(
-        &self,
-        start: impl FnOnce() -> Arc<Session<P>>,
-    ) -> Result<Arc<Session<P>>, SessionError<P::Error>> {
-        let places = self.registry.places();
-        match &self.place {
-            Some(place) if !places.closed => {
-                let session = start();
-                *place.session() = Some(Arc::clone(&session));
-                Ok(session)
-            }
-            _ => Err(SessionError::Ended),
+    pub fn put(&self, session: &Arc<Session<P>>) -> Result<(), SessionError<P::Error>> {
+        let places = self.release.registry.places();
+        if places.closed {
+            return Err(SessionError::Ended);
         }
+        *self.place.session() = Some(Arc::clone(session));
+        Ok(())
     }
 }
 
-impl<P: SessionPersistence> Drop for Reservation<P> {
+impl<P: SessionPersistence> Drop for Release<P> {
     fn drop(&mut self) {
-        self.place = None;
         self.registry.release(&self.key.0, self.key.1);
     }
 }

@@ -2,10 +2,12 @@
 
 {% block is_lasting %}
 /// Whether the database refuses what it was given, which it will do again: a value that it cannot
-/// hold, too much of it, or against a constraint. Everything else may have passed by the next time.
+/// hold, too much of it, or against a constraint. So does a pool that was closed. Everything else may
+/// have passed by the next time.
 fn is_lasting(error: &sqlx::Error) -> bool {
     // Classes of SQLSTATE: wrong data, violated constraint, exceeded limit.
     let lasting = ["22", "23", "54"];
-    code(error).is_some_and(|code| lasting.iter().any(|class| code.starts_with(class)))
+    matches!(error, sqlx::Error::PoolClosed)
+        || code(error).is_some_and(|code| lasting.iter().any(|class| code.starts_with(class)))
 }
 {%- endblock %}

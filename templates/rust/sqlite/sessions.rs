@@ -2,12 +2,14 @@
 
 {% block is_lasting %}
 /// Whether the database refuses what it was given, which it will do again: too much of it, the wrong
-/// type, or against a constraint. Everything else may have passed by the next time.
+/// type, or against a constraint. So does a pool that was closed. Everything else may have passed by
+/// the next time.
 fn is_lasting(error: &sqlx::Error) -> bool {
     const SQLITE_TOOBIG: u32 = 18;
     const SQLITE_CONSTRAINT: u32 = 19;
     const SQLITE_MISMATCH: u32 = 20;
     let lasting = [SQLITE_TOOBIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH];
-    code(error).is_some_and(|code| lasting.contains(&code))
+    matches!(error, sqlx::Error::PoolClosed)
+        || code(error).is_some_and(|code| lasting.contains(&code))
 }
 {%- endblock %}

@@ -30,6 +30,8 @@ enum Happening {
     /// The application asks for a save and waits for it.
     Saved,
     Reloaded,
+    /// Both at once.
+    Raced,
     /// Time passes.
     Passed(Duration),
     /// Others get their turn, and no time passes.
@@ -62,6 +64,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Titled),
         3 => Just(Saved),
         1 => Just(Reloaded),
+        1 => Just(Raced),
         3 => (0_u64..50_000).prop_map(|ms| Passed(Duration::from_millis(ms))),
         3 => (1_usize..20).prop_map(Yielded),
         3 => proptest::collection::vec(fault, 1..6).prop_map(Failing),
@@ -175,6 +178,14 @@ impl Model {
             Happening::Saved => self.save(&session).await,
             Happening::Reloaded => {
                 session.reload().await.unwrap();
+            }
+            Happening::Raced => {
+                let known = session.read(said);
+                let (saved, reloaded) = tokio::join!(session.save(), session.reload());
+                reloaded.unwrap();
+                if saved.is_ok() {
+                    assert!(self.talk.stored().await.0.starts_with(&known));
+                }
             }
             Happening::Passed(time) => tokio::time::sleep(*time).await,
             Happening::Yielded(times) => {

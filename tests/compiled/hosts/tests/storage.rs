@@ -59,14 +59,20 @@ pub struct Record {
     /// The saves that are under way, and the most that ever were.
     saving: AtomicUsize,
     most: AtomicUsize,
-    /// Held by a test that wants saves to wait.
+    load_faults: Mutex<VecDeque<Option<Fault>>>,
+    /// Held by a test that wants saves, or loads, to wait.
     gate: tokio::sync::RwLock<()>,
+    load_gate: tokio::sync::RwLock<()>,
 }
 
 impl Record {
     /// The next calls that write meet these, one each.
     pub fn fail(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
         locked(&self.faults).extend(faults);
+    }
+
+    pub fn fail_loads(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
+        locked(&self.load_faults).extend(faults);
     }
 
     pub fn forget_faults(&self) {
@@ -96,9 +102,21 @@ impl Record {
         self.gate.write().await
     }
 
-    /// Makes a call that writes, with what is to go wrong with it.
+    pub async fn hold_loads(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
+        self.load_gate.write().await
+    }
+
     async fn write<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let fault = locked(&self.faults).pop_front().flatten();
+        self.call(call, fault).await
+    }
+
+    /// Makes a call with what is to go wrong with it.
+    async fn call<T>(
+        &self,
+        call: impl Future<Output = Result<T, Error>>,
+        fault: Option<Fault>,
+    ) -> Result<T, Error> {
         if fault == Some(Fault::Before) {
             return Err(failed());
         }
@@ -175,8 +193,14 @@ impl AgentPersistence for Storage {
     }
 
     async fn load_state(&self, scope: &Scope, context: &LoadContext) -> Result<Loaded, Error> {
-        self.record.loads.fetch_add(1, Ordering::SeqCst);
-        frozen(self.layer.load_state(scope, context)).await
+        let record = &self.record;
+        record.loads.fetch_add(1, Ordering::SeqCst);
+        let open = record.load_gate.read().await;
+        let fault = locked(&record.load_faults).pop_front().flatten();
+        let call = self.layer.load_state(scope, context);
+        let answer = record.call(call, fault).await;
+        drop(open);
+        answer
     }
 
     async fn set_interrupted(
@@ -263,6 +287,7 @@ pub struct Talk {
     pub record: Arc<Record>,
     pub id: Uuid,
     pub keeper: Arc<database::Database>,
+    pool: database::Pool,
 }
 
 impl Talk {
@@ -275,7 +300,8 @@ impl Talk {
     /// Another conversation on a database that is there.
     pub async fn on(keeper: Arc<database::Database>, options: SessionOptions) -> Self {
         frozen(async {
-            let layer = Conversations::new(connect(&keeper.url()).await.unwrap());
+            let pool = connect(&keeper.url()).await.unwrap();
+            let layer = Conversations::new(pool.clone());
             let new = NewConversation::new();
             let id = layer.create_conversation(&scope(), new).await.unwrap().id;
             let record = Arc::new(Record::default());
@@ -289,6 +315,7 @@ impl Talk {
                 record,
                 id,
                 keeper,
+                pool,
             }
         })
         .await
@@ -317,6 +344,21 @@ impl Talk {
             .into_iter()
             .map(|message| message.content)
             .collect()
+    }
+
+    /// Puts a text in the place of the stored state.
+    pub async fn store(&self, data: &str) {
+        frozen(async {
+            let pool = connect(&self.keeper.url()).await.unwrap();
+            let store = sqlx::query(database::STORE).bind(data);
+            store.execute(&pool).await.unwrap();
+        })
+        .await;
+    }
+
+    /// The application closes its pool.
+    pub async fn close(&self) {
+        frozen(self.pool.close()).await;
     }
 
     /// Another process that has the conversation too says something.

@@ -1,0 +1,281 @@
+//! Two processes with one conversation.
+
+use std::time::Duration;
+
+use matrix::sagents::Revision;
+use matrix::sagents::session::{OnConflict, SessionError, SessionEvent, SessionOptions};
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use crate::storage::{Fault, Talk, frozen, said, say, scope};
+use crate::{INTERVAL, SECOND};
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_save_is_reported_and_never_overwritten() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    say(&session, "mine");
+    let mut events = session.subscribe();
+    let current = talk.somebody_else_says("theirs").await;
+    sleep(INTERVAL * 10).await;
+    assert_eq!(
+        talk.record.saves().len(),
+        1,
+        "it is not tried again and again"
+    );
+    let event = events.recv().await.unwrap();
+    assert!(
+        matches!(&*event, SessionEvent::Failed { error: SessionError::Conflict { current: told }, retry_in: None, .. } if *told == current),
+        "{event:?}"
+    );
+    say(&session, "more of mine");
+    let refused = session.save().await.unwrap_err();
+    assert!(
+        matches!(refused, SessionError::Conflict { .. }),
+        "{refused}"
+    );
+    assert_eq!(talk.stored().await.0, ["theirs"]);
+
+    let replaced = session.reload().await.unwrap().unwrap();
+    assert_eq!(said(&replaced), ["mine", "more of mine"]);
+    assert_eq!(session.read(said), ["theirs"]);
+    session
+        .change(|state| state.messages.extend(replaced.messages.clone()))
+        .unwrap();
+    session.save().await.unwrap();
+    assert_eq!(talk.stored().await.0, ["theirs", "mine", "more of mine"]);
+    assert_eq!(talk.coordinator.figures().conflicts, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_that_nobody_solves_is_told_at_the_end() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    say(&session, "mine");
+    talk.somebody_else_says("theirs").await;
+    let refused = session.shutdown().await.unwrap_err();
+    assert!(
+        matches!(refused, SessionError::Conflict { .. }),
+        "{refused}"
+    );
+    assert_eq!(said(&session.export_state()), ["mine"]);
+    assert_eq!(talk.stored().await.0, ["theirs"]);
+    assert_eq!(talk.start().await.read(said), ["theirs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_at_the_end_is_reported_also_where_it_would_make_a_session_reload() {
+    let options = SessionOptions {
+        on_conflict: OnConflict::Reload,
+        ..SessionOptions::default()
+    };
+    let talk = Talk::new(options).await;
+    let session = talk.start().await;
+    say(&session, "mine");
+    talk.somebody_else_says("theirs").await;
+    let mut events = session.subscribe();
+    let refused = session.shutdown().await.unwrap_err();
+    assert!(
+        matches!(refused, SessionError::Conflict { .. }),
+        "{refused}"
+    );
+    assert_eq!(said(&session.export_state()), ["mine"]);
+    assert!(matches!(
+        &*events.recv().await.unwrap(),
+        SessionEvent::Failed { .. }
+    ));
+    let ended = events.recv().await.unwrap();
+    assert!(
+        matches!(&*ended, SessionEvent::Ended { unsaved: Some(_) }),
+        "{ended:?}"
+    );
+    assert!(events.recv().await.is_err(), "there is nothing more");
+    assert!(session.subscribe().recv().await.is_err());
+
+    let session = talk.start().await;
+    say(&session, "mine again");
+    talk.somebody_else_says("theirs again").await;
+    let report = talk.coordinator.shutdown(INTERVAL).await;
+    assert_eq!((report.saved, report.unsaved.len()), (0, 1));
+    assert_eq!(talk.stored().await.0, ["theirs", "theirs again"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_save_that_a_reload_overtook_is_not_acknowledged() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    talk.somebody_else_says("theirs").await;
+    say(&session, "mine");
+    let (saved, reloaded) = tokio::join!(session.save(), session.reload());
+    assert!(matches!(saved, Err(SessionError::Conflict { .. })));
+    assert_eq!(said(&reloaded.unwrap().unwrap()), ["mine"]);
+    assert_eq!(session.read(said), ["theirs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_takes_over_somebody_elses_save_if_it_is_to() {
+    let options = SessionOptions {
+        on_conflict: OnConflict::Reload,
+        ..SessionOptions::default()
+    };
+    let talk = Talk::new(options).await;
+    let session = talk.start().await;
+    session.change(|state| state.runtime.insert(7_u8)).unwrap();
+    say(&session, "mine");
+    talk.somebody_else_says("theirs").await;
+    let mut events = session.subscribe();
+    let refused = session.save().await.unwrap_err();
+    assert!(
+        matches!(refused, SessionError::Conflict { .. }),
+        "{refused}"
+    );
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(session.read(said), ["theirs"]);
+    assert_eq!(
+        session.read(|state| state.runtime.get::<u8>().copied()),
+        Some(7)
+    );
+    assert!(matches!(
+        &*events.recv().await.unwrap(),
+        SessionEvent::Failed { .. }
+    ));
+    let event = events.recv().await.unwrap();
+    let SessionEvent::Reloaded {
+        revision: Revision(1),
+        unsaved: Some(unsaved),
+    } = &*event
+    else {
+        panic!("{event:?}");
+    };
+    assert_eq!(said(unsaved), ["mine"]);
+    say(&session, "after it");
+    session.shutdown().await.unwrap();
+    assert_eq!(talk.stored().await.0, ["theirs", "after it"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everybody_who_reloads_is_answered() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let (one, other) = tokio::join!(session.reload(), session.reload());
+    assert!(one.is_ok() && other.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_keeps_who_the_agent_is() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let agent = session.read(|state| state.agent_id.clone());
+    assert!(agent.is_some());
+    talk.somebody_else_says("theirs").await;
+    session.reload().await.unwrap();
+    assert_eq!(session.read(|state| state.agent_id.clone()), agent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_of_nothing_leaves_the_state_to_be_saved() {
+    for on_conflict in [OnConflict::Report, OnConflict::Reload] {
+        let talk = Talk::new(SessionOptions {
+            on_conflict,
+            ..SessionOptions::default()
+        })
+        .await;
+        let session = talk.start().await;
+        say(&session, "hello");
+        session.save().await.unwrap();
+        frozen(async {
+            let pool = matrix::conversations::connect(&talk.keeper.url())
+                .await
+                .unwrap();
+            sqlx::query("DELETE FROM sagents_agent_states")
+                .execute(&pool)
+                .await
+                .unwrap();
+        })
+        .await;
+        session.reload().await.unwrap();
+        sleep(INTERVAL * 2).await;
+        assert_eq!(talk.stored().await.0, ["hello"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_that_was_given_up_replaces_nothing() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    talk.somebody_else_says("theirs").await;
+    say(&session, "mine");
+    let gate = talk.record.hold_loads().await;
+    let given_up = timeout(SECOND, session.reload()).await;
+    assert!(given_up.is_err());
+    drop(gate);
+    sleep(SECOND).await;
+    assert_eq!(session.read(said), ["mine"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_fails_is_tried_again_only_if_the_session_wants_it() {
+    for (on_conflict, retries) in [(OnConflict::Report, false), (OnConflict::Reload, true)] {
+        let talk = Talk::new(SessionOptions {
+            on_conflict,
+            ..SessionOptions::default()
+        })
+        .await;
+        let session = talk.start().await;
+        say(&session, "mine");
+        talk.somebody_else_says("theirs").await;
+        let mut events = session.subscribe();
+        talk.record.fail_loads([Some(Fault::Before)]);
+        session.save().await.unwrap_err();
+        assert!(matches!(
+            &*events.recv().await.unwrap(),
+            SessionEvent::Failed { .. }
+        ));
+        if !retries {
+            session.reload().await.unwrap_err();
+        }
+        let event = events.recv().await.unwrap();
+        let SessionEvent::Failed { retry_in, .. } = &*event else {
+            panic!("{event:?}");
+        };
+        assert_eq!(retry_in.is_some(), retries);
+        sleep(INTERVAL).await;
+        let known = if retries { "theirs" } else { "mine" };
+        assert_eq!(session.read(said), [known]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn damage_that_a_reload_finds_is_kept_aside_and_the_state_stored() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    say(&session, "hello");
+    session.save().await.unwrap();
+    let damage = r#"{"version":2,"state":{"messages":[{"role":"robot"}]}}"#;
+    talk.store(damage).await;
+    assert!(session.reload().await.unwrap().is_none());
+    sleep(INTERVAL * 2).await;
+    assert_eq!(talk.stored().await.0, ["hello"]);
+    let aside = frozen(talk.layer.load_unreadable(&scope(), talk.id))
+        .await
+        .unwrap();
+    assert_eq!(String::from_utf8(aside).unwrap(), damage);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_conversation_says_of_waiting_is_not_taken_for_granted_after_a_reload() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    session.interrupted(json!(1)).unwrap();
+    session.save().await.unwrap();
+    frozen(talk.layer.set_interrupted(&scope(), talk.id, false))
+        .await
+        .unwrap();
+    session.reload().await.unwrap();
+    session.interrupted(json!(2)).unwrap();
+    session.save().await.unwrap();
+    let conversation = frozen(talk.layer.get_conversation(&scope(), talk.id))
+        .await
+        .unwrap();
+    assert!(conversation.interrupted);
+}

@@ -1,0 +1,286 @@
+//! What fails is tried again, as long as that helps.
+
+use std::time::Duration;
+
+use matrix::conversations::{Conversations, Error, NewConversation};
+use matrix::sagents::session::{SessionError, SessionEvent, SessionOptions};
+use matrix::sagents::{Failure, Message, Revision, SessionPersistence as _};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::storage::{Fault, Talk, frozen, say, scope};
+use crate::{INTERVAL, SECOND, deep, slow};
+
+#[tokio::test(start_paused = true)]
+async fn a_save_that_fails_is_tried_again_with_longer_pauses() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let mut events = session.subscribe();
+    talk.record.fail([Some(Fault::Before); 8]);
+    say(&session, "old");
+    let begin = Instant::now();
+    let failed = session.save().await.unwrap_err();
+    assert!(matches!(failed, SessionError::Storage(_)), "{failed}");
+    say(&session, "new");
+
+    let mut pauses = Vec::new();
+    loop {
+        match &*events.recv().await.unwrap() {
+            SessionEvent::Failed { retry_in, .. } => pauses.push(retry_in.unwrap()),
+            SessionEvent::Saved { revision, .. } => break assert_eq!(*revision, Revision(1)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(pauses.len(), 8);
+    assert!(
+        pauses.windows(2).all(|pair| pair[0] <= pair[1]),
+        "{pauses:?}"
+    );
+    assert!(
+        pauses[0] <= Duration::from_millis(500) && pauses[7] <= INTERVAL,
+        "{pauses:?}"
+    );
+    assert!(begin.elapsed() >= pauses.iter().sum());
+    let figures = talk.coordinator.figures();
+    assert_eq!(
+        (figures.saves, figures.failures, figures.unsaved),
+        (1, 8, 1)
+    );
+    let last = figures.last_error.unwrap();
+    assert_eq!(last.conversation_id, talk.id);
+    assert!(last.error.contains("pool timed out"), "{last}");
+
+    sleep(INTERVAL).await;
+    assert_eq!(
+        talk.stored().await,
+        (vec!["old".into(), "new".into()], Revision(2))
+    );
+    assert_eq!(talk.coordinator.figures().unsaved, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_save_whose_answer_was_lost_is_done_once() {
+    for fault in [Fault::After, Fault::Silence] {
+        let talk = Talk::new(SessionOptions::default()).await;
+        let session = talk.start().await;
+        talk.record.fail([Some(fault)]);
+        say(&session, "first");
+        let failed = session.save().await.unwrap_err();
+        assert_eq!(
+            matches!(failed, SessionError::TimedOut),
+            fault == Fault::Silence
+        );
+        say(&session, "second");
+        sleep(Duration::from_secs(100)).await;
+        let saves = talk.record.saves();
+        assert_eq!(
+            saves[0].write_id, saves[1].write_id,
+            "the same save, {fault:?}"
+        );
+        assert_eq!(
+            (saves[0].answer, saves[1].answer),
+            (None, Some(Revision(1)))
+        );
+        assert_eq!(
+            talk.stored().await,
+            (vec!["first".into(), "second".into()], Revision(2))
+        );
+        assert_eq!(talk.coordinator.figures().conflicts, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_cannot_be_stored_is_saved_once_it_can() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    say(&session, "hello");
+    session
+        .change(|state| state.put_metadata("deep", deep()))
+        .unwrap();
+    let refused = session.save().await.unwrap_err();
+    assert!(
+        refused.to_string().contains("state.metadata.deep"),
+        "{refused}"
+    );
+    sleep(INTERVAL * 10).await;
+    assert_eq!(
+        talk.record.saves().len(),
+        1,
+        "it is not tried again and again"
+    );
+    session
+        .change(|state| state.metadata.remove("deep"))
+        .unwrap();
+    sleep(INTERVAL * 2).await;
+    assert_eq!(talk.stored().await.0, ["hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_is_tried_again_when_somebody_asks() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    session
+        .change(|state| state.put_metadata("deep", deep()))
+        .unwrap();
+    session.save().await.unwrap_err();
+    session.save().await.unwrap_err();
+    assert_eq!(talk.record.saves().len(), 2);
+    session.shutdown().await.unwrap_err();
+    assert_eq!(talk.record.saves().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_after_a_refusal_is_saved_in_its_time() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let gate = talk.record.hold_saves().await;
+    session
+        .change(|state| state.put_metadata("deep", deep()))
+        .unwrap();
+    session.completed().unwrap();
+    sleep(SECOND).await;
+    say(&session, "meanwhile");
+    drop(gate);
+    sleep(SECOND).await;
+    session
+        .change(|state| state.metadata.remove("deep"))
+        .unwrap();
+    sleep(INTERVAL * 2).await;
+    assert_eq!(talk.stored().await.0, ["meanwhile"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_was_deleted_ends_its_session_with_an_error() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    session.add_message(Message::user("hello")).unwrap();
+    frozen(talk.layer.delete_conversation(&scope(), talk.id))
+        .await
+        .unwrap();
+    let ended = session.shutdown().await.unwrap_err();
+    assert!(matches!(ended, SessionError::Storage(error) if matches!(*error, Error::NotFound)));
+    assert_eq!(talk.coordinator.figures().sessions, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_does_not_wait_for_the_pause() {
+    let talk = Talk::new(slow()).await;
+    let session = talk.start().await;
+    let begin = Instant::now();
+    talk.record.fail([Some(Fault::Before)]);
+    session.add_message(Message::user("first")).unwrap();
+    session.save().await.unwrap_err(); // the message
+    session.save().await.unwrap();
+    talk.record.fail([Some(Fault::Before)]);
+    say(&session, "second");
+    session.save().await.unwrap_err(); // the state
+    session.save().await.unwrap();
+    talk.record.fail([Some(Fault::Before)]);
+    say(&session, "third");
+    session.save().await.unwrap_err();
+    session.reload().await.unwrap();
+    talk.record.fail([Some(Fault::Before)]);
+    say(&session, "fourth");
+    session.save().await.unwrap_err();
+    session.shutdown().await.unwrap();
+    assert!(begin.elapsed() < SECOND, "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_that_fail_together_do_not_try_again_together() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let mut pauses = Vec::new();
+    for last in [0_u8, 128, 255] {
+        let mut id = *Uuid::now_v7().as_bytes();
+        id[15] = last;
+        let new = NewConversation {
+            id: Uuid::from_bytes(id),
+            ..NewConversation::new()
+        };
+        let id = frozen(talk.layer.create_conversation(&scope(), new))
+            .await
+            .unwrap()
+            .id;
+        let session = talk.coordinator.start(scope(), id).await.unwrap();
+        let mut events = session.subscribe();
+        talk.record.fail([Some(Fault::Before)]);
+        say(&session, "hello");
+        session.save().await.unwrap_err();
+        let event = events.recv().await.unwrap();
+        let SessionEvent::Failed {
+            retry_in: Some(pause),
+            ..
+        } = &*event
+        else {
+            panic!("{event:?}")
+        };
+        pauses.push(pause.as_millis());
+    }
+    assert_eq!(pauses, [250, 375, 500]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_begin_anew_after_a_success() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let mut events = session.subscribe();
+    let mut pauses = Vec::new();
+    for _ in 0..2 {
+        talk.record.fail([Some(Fault::Before); 4]);
+        say(&session, "hello");
+        session.save().await.unwrap_err();
+        sleep(INTERVAL).await;
+        talk.record.fail([Some(Fault::Before); 4]);
+        session
+            .display(Uuid::now_v7(), Message::user("hello"))
+            .unwrap();
+        sleep(INTERVAL).await;
+    }
+    while let Ok(event) = events.try_recv() {
+        if let SessionEvent::Failed { retry_in, .. } = &*event {
+            pauses.push(retry_in.unwrap());
+        }
+    }
+    assert_eq!(pauses.len(), 16);
+    assert_eq!(pauses[..4], pauses[8..12]);
+    assert_eq!(pauses[4..8], pauses[12..]);
+}
+
+#[tokio::test]
+async fn what_the_database_refuses_is_told_from_what_passes() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let pool = matrix::conversations::connect(&talk.keeper.url())
+        .await
+        .unwrap();
+    let failure = async |sql: &'static str| {
+        let error = sqlx::query(sql).execute(&pool).await.unwrap_err();
+        Conversations::failure(&Error::Database(error))
+    };
+    let again = "INSERT INTO users (id, name) VALUES (1, 'a')";
+    assert_eq!(failure(again).await, Failure::Lasting);
+    assert_eq!(failure("SELECT * FROM nowhere").await, Failure::Passing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_was_closed_does_not_keep_a_session_from_ending() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    session.add_message(Message::user("hello")).unwrap();
+    session.save().await.unwrap();
+    say(&session, "never stored");
+    talk.close().await;
+    let ended = session.shutdown().await.unwrap_err();
+    assert!(matches!(ended, SessionError::Storage(_)), "{ended}");
+    assert_eq!(talk.coordinator.figures().sessions, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_fails_does_not_keep_the_state_back() {
+    let talk = Talk::new(slow()).await;
+    let session = talk.start().await;
+    talk.record.fail([Some(Fault::Before)]);
+    session.add_message(Message::user("hello")).unwrap();
+    sleep(INTERVAL * 2).await;
+    assert_eq!(talk.shown().await.len(), 0);
+    assert_eq!(talk.stored().await.0, ["hello"]);
+}

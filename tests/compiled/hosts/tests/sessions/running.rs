@@ -1,0 +1,381 @@
+//! One session for a conversation, from its start to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use matrix::conversations::{Conversations, Error, NewConversation};
+use matrix::sagents::session::{AutoSave, Coordinator, SessionError, SessionOptions};
+use matrix::sagents::{Lifecycle, Message, Revision};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::storage::{Fault, Talk, frozen, said, say, scope, user};
+use crate::{INTERVAL, SECOND, process};
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_has_one_session_whoever_asks_at_once() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let mut starts = tokio::task::JoinSet::new();
+    for n in 0..20 {
+        let (coordinator, id) = (talk.coordinator.clone(), talk.id);
+        starts.spawn(async move {
+            let session = coordinator.start(scope(), id).await.unwrap();
+            say(&session, &n.to_string());
+            session
+        });
+    }
+    let sessions = starts.join_all().await;
+    assert_eq!(talk.record.loads(), 1);
+    assert_eq!(talk.coordinator.figures().sessions, 1);
+    assert_eq!(sessions[0].read(|state| state.messages.len()), 20);
+    assert!(talk.coordinator.find(&scope(), talk.id).unwrap().is_some());
+    drop(sessions);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(talk.coordinator.figures().sessions, 0);
+    assert!(talk.coordinator.find(&scope(), talk.id).unwrap().is_none());
+    assert_eq!(talk.stored().await.0.len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_session_is_found_by_its_owner_only() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let own = talk.start().await;
+    say(&own, "secret");
+    let refused = talk.coordinator.start(user(2), talk.id).await.unwrap_err();
+    assert!(matches!(refused, SessionError::Storage(error) if matches!(*error, Error::NotFound)));
+    assert!(talk.coordinator.find(&user(2), talk.id).unwrap().is_none());
+
+    // Another owner may have a conversation with the same id.
+    let new = NewConversation {
+        id: talk.id,
+        ..NewConversation::new()
+    };
+    frozen(talk.layer.create_conversation(&user(2), new))
+        .await
+        .unwrap();
+    let other = talk.coordinator.start(user(2), talk.id).await.unwrap();
+    assert_eq!(other.read(|state| state.messages.len()), 0);
+    say(&other, "mine");
+    let report = talk.coordinator.shutdown(INTERVAL).await;
+    assert_eq!((report.saved, report.unsaved.len()), (2, 0));
+    assert_eq!(talk.stored().await.0, ["secret"]);
+    let others = frozen(talk.layer.load_agent_state(&user(2), talk.id))
+        .await
+        .unwrap();
+    assert_eq!(said(&others.state), ["mine"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_is_not_there_leaves_nothing_behind() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let refused = talk.coordinator.start(scope(), Uuid::now_v7()).await;
+    assert!(
+        matches!(refused, Err(SessionError::Storage(error)) if matches!(*error, Error::NotFound))
+    );
+    assert_eq!(talk.coordinator.figures().sessions, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_nobody_uses_is_saved_and_ends() {
+    let options = SessionOptions {
+        inactivity: Some(INTERVAL * 20),
+        ..SessionOptions::default()
+    };
+    let talk = Talk::new(SessionOptions {
+        auto_save: AutoSave {
+            interval: None,
+            ..AutoSave::default()
+        },
+        ..options
+    })
+    .await;
+    let session = talk.start().await;
+    for _ in 0..3 {
+        say(&session, "hello");
+        sleep(INTERVAL * 19).await;
+    }
+    assert_eq!(talk.coordinator.figures().sessions, 1);
+    sleep(INTERVAL * 2).await;
+    assert_eq!(talk.coordinator.figures().sessions, 0);
+    assert_eq!(talk.record.lifecycles(), [Lifecycle::Shutdown]);
+    let late = session.change(|_| ()).unwrap_err();
+    assert!(matches!(late, SessionError::Ended));
+    assert_eq!(
+        session.read(|state| state.messages.len()),
+        3,
+        "it can still be read"
+    );
+
+    let again = talk.start().await;
+    assert_eq!(again.read(|state| state.messages.len()), 3);
+    drop(session);
+    say(
+        &again,
+        "the handle of a session that has ended has no say in this one",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_read_is_used() {
+    let talk = Talk::new(SessionOptions {
+        inactivity: Some(INTERVAL),
+        ..SessionOptions::default()
+    })
+    .await;
+    let session = talk.start().await;
+    for _ in 0..5 {
+        sleep(INTERVAL * 2 / 3).await;
+        session.read(said);
+    }
+    say(&session, "still there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_last_handle_saves() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let other = session.clone();
+    say(&session, "hello");
+    drop(session);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(talk.record.lifecycles(), [], "there is another handle");
+    drop(other);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(talk.record.lifecycles(), [Lifecycle::Shutdown]);
+    assert_eq!(talk.stored().await.0, ["hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_without_handles_is_found_as_long_as_it_is_not_saved() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    say(&session, "hello");
+    talk.record.fail([Some(Fault::Before); 5]);
+    drop(session);
+    sleep(Duration::from_secs(3)).await;
+    let session = talk.start().await;
+    assert_eq!(talk.record.loads(), 1);
+    assert_eq!(session.read(said), ["hello"]);
+    sleep(INTERVAL * 4).await;
+    assert_eq!(talk.stored().await.0, ["hello"]);
+    assert_eq!(talk.coordinator.figures().sessions, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_starts_again_only_after_the_last_one_has_saved() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    say(&session, "hello");
+    talk.record.fail([Some(Fault::Before); 4]);
+    let end = tokio::spawn(async move { session.shutdown().await });
+    sleep(Duration::from_millis(1)).await;
+    let again = talk.start().await;
+    end.await.unwrap().unwrap();
+    assert_eq!(again.read(said), ["hello"]);
+    say(&again, "once more");
+    again.save().await.unwrap();
+    assert_eq!(talk.coordinator.figures().conflicts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_saves_all_sessions_by_the_deadline_and_answers_what_it_could_not() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let mut sessions = Vec::new();
+    for _ in 0..10 {
+        let new = frozen(
+            talk.layer
+                .create_conversation(&scope(), NewConversation::new()),
+        )
+        .await
+        .unwrap();
+        let session = talk.coordinator.start(scope(), new.id).await.unwrap();
+        session.add_message(Message::user("hello")).unwrap();
+        session.save().await.unwrap();
+        say(&session, "unsaved");
+        sessions.push(session);
+    }
+    let last = sessions.pop().unwrap();
+    let id = last.conversation_id();
+    // This one is in trouble, and so is one that nobody holds any more.
+    talk.record.fail([Some(Fault::Before); 1000]);
+    last.add_message(Message::user("never stored")).unwrap();
+    drop(last);
+    sleep(Duration::from_secs(1)).await;
+    talk.record.forget_faults();
+    talk.record.fail([Some(Fault::Silence)]);
+    let begin = Instant::now();
+    let report = talk.coordinator.shutdown(Duration::from_secs(5)).await;
+    assert_eq!(begin.elapsed().as_secs(), 5);
+    assert_eq!((report.saved, report.unsaved.len()), (9, 1));
+    let unsaved = &report.unsaved[0];
+    // Whichever met the silence first.
+    if unsaved.conversation_id == id {
+        assert_eq!(unsaved.messages.len(), 1);
+    }
+    assert!(unsaved.state.is_some());
+
+    let refused = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
+    assert!(matches!(refused, SessionError::Ended));
+    sleep(INTERVAL * 4).await;
+    assert_eq!(
+        talk.coordinator.figures().sessions,
+        0,
+        "it was tried further"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_counts_for_all_sessions_together() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        let new = NewConversation::new();
+        let id = frozen(talk.layer.create_conversation(&scope(), new))
+            .await
+            .unwrap()
+            .id;
+        let session = talk.coordinator.start(scope(), id).await.unwrap();
+        say(&session, "hello");
+        sessions.push(session);
+    }
+    talk.record.fail([Some(Fault::Silence); 3]);
+    let begin = Instant::now();
+    let report = talk.coordinator.shutdown(SECOND * 60).await;
+    assert_eq!(report.saved, 3);
+    assert!(begin.elapsed() < SECOND * 50, "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_is_over_counts_what_is_stored_as_saved() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    say(&session, "hello");
+    session.save().await.unwrap();
+    let report = talk.coordinator.shutdown(Duration::ZERO).await;
+    assert_eq!((report.saved, report.unsaved.len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_stored_by_the_deadline_is_answered_with_its_reason() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    talk.record.fail([Some(Fault::Before); 1000]);
+    session.add_message(Message::user("hello")).unwrap();
+    let report = talk.coordinator.shutdown(SECOND * 5).await;
+    let unsaved = &report.unsaved[0];
+    assert!(
+        matches!(unsaved.error, SessionError::Storage(_)),
+        "{}",
+        unsaved.error
+    );
+    assert_eq!(said(unsaved.state.as_ref().unwrap()), ["hello"]);
+    assert_eq!(unsaved.messages.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_starts_after_the_end_and_a_silent_database_is_not_waited_for() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let gate = talk.record.hold_loads().await;
+    let silent = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
+    assert!(matches!(silent, SessionError::TimedOut));
+    drop(gate);
+
+    let session = talk.start().await;
+    talk.record.fail([Some(Fault::Before); 1000]);
+    say(&session, "never stored");
+    let ending = session.clone();
+    let ending = tokio::spawn(async move { ending.shutdown().await });
+    sleep(SECOND).await;
+    let late = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
+    assert!(
+        matches!(late, SessionError::TimedOut),
+        "it cannot be saved: {late}"
+    );
+    assert_eq!(
+        talk.coordinator
+            .shutdown(Duration::ZERO)
+            .await
+            .unsaved
+            .len(),
+        1
+    );
+    let refused = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
+    assert!(matches!(refused, SessionError::Ended));
+    ending.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_ends_with_the_runtime_and_does_not_pretend_otherwise() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let url = talk.keeper.url();
+    let id = talk.id;
+    let session = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let pool = matrix::conversations::connect(&url).await.unwrap();
+            let coordinator = Coordinator::new(Conversations::new(pool));
+            let session = coordinator.start(Arc::new(scope()), id).await.unwrap();
+            let message = Message::user("never saved");
+            session.change(|state| state.add_message(message)).unwrap();
+            session
+        })
+    });
+    let session = frozen(async { tokio::task::spawn_blocking(|| session.join()).await }).await;
+    let session = session.unwrap().unwrap();
+    let late = session
+        .change(|state| state.add_message(Message::user("too late")))
+        .unwrap_err();
+    assert!(matches!(late, SessionError::Ended));
+    let ended = session.shutdown().await.unwrap_err();
+    assert!(matches!(ended, SessionError::Ended));
+    assert_eq!(session.read(said), ["never saved"]);
+    assert_eq!(talk.stored().await, (vec![], Revision(0)));
+}
+
+#[test]
+fn a_runtime_that_shuts_down_while_sessions_start_ends() {
+    let database = process().block_on(Talk::new(SessionOptions::default()));
+    for _ in 0..20 {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (url, id) = (database.keeper.url(), database.id);
+        runtime.block_on(async move {
+            let pool = matrix::conversations::connect(&url).await.unwrap();
+            let coordinator = Coordinator::new(Conversations::new(pool));
+            for _ in 0..8 {
+                let coordinator = coordinator.clone();
+                tokio::spawn(async move {
+                    loop {
+                        drop(coordinator.start(scope(), id).await);
+                    }
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        });
+        drop(runtime);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_start_that_was_given_up_shares_the_next_session() {
+    for yields in 0..8 {
+        let talk = Talk::new(SessionOptions::default()).await;
+        let start = || {
+            let (coordinator, id) = (talk.coordinator.clone(), talk.id);
+            tokio::spawn(async move { coordinator.start(scope(), id).await.unwrap() })
+        };
+        let (first, second) = (start(), start());
+        for _ in 0..=yields {
+            tokio::task::yield_now().await;
+        }
+        first.abort();
+        drop(first.await);
+        let third = start();
+        let (second, third) = (second.await.unwrap(), third.await.unwrap());
+        say(&second, "hello");
+        assert_eq!(third.read(said), ["hello"]);
+    }
+}

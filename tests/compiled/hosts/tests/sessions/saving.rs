@@ -1,0 +1,324 @@
+//! When a state is saved, and what a session begins with.
+
+use std::time::Duration;
+
+use matrix::conversations::Error;
+use matrix::sagents::session::{AutoSave, SessionError, SessionEvent, SessionOptions};
+use matrix::sagents::{Lifecycle, Message, State};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::storage::{Fault, Talk, frozen, said, say, scope};
+use crate::{INTERVAL, SECOND, by_hand};
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_changes_is_one_save_and_none_follows() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    sleep(INTERVAL * 10).await;
+    assert_eq!(talk.record.lifecycles(), [], "nothing has changed yet");
+
+    for n in 0..1000 {
+        say(&session, &n.to_string());
+    }
+    sleep(INTERVAL / 2).await;
+    assert_eq!(talk.record.lifecycles(), [], "the interval is not over");
+    sleep(INTERVAL).await;
+    assert_eq!(talk.record.lifecycles(), [Lifecycle::Interval]);
+    assert_eq!(talk.stored().await.0.len(), 1000);
+    assert!(session.is_saved());
+
+    sleep(INTERVAL * 100).await;
+    assert_eq!(talk.record.saves().len(), 1, "nothing has changed since");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_waits_for_one_interval_and_no_longer() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    for n in 0..90 {
+        say(&session, &n.to_string());
+        sleep(Duration::from_millis(990)).await;
+    }
+    sleep(INTERVAL).await;
+    let lengths: Vec<_> = talk
+        .record
+        .saves()
+        .iter()
+        .map(|save| save.said.len())
+        .collect();
+    assert_eq!(lengths, [31, 62, 90]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_reason_to_save_is_passed_on() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let reasons = [
+        Lifecycle::Completion,
+        Lifecycle::Cancel,
+        Lifecycle::Error,
+        Lifecycle::Interrupt,
+        Lifecycle::TitleGenerated,
+        Lifecycle::Request,
+        Lifecycle::Interval,
+        Lifecycle::Shutdown,
+    ];
+    for reason in reasons {
+        say(&session, reason.as_str());
+        match reason {
+            Lifecycle::Completion => session.completed().unwrap(),
+            Lifecycle::Cancel => session.cancelled().unwrap(),
+            Lifecycle::Error => session.failed().unwrap(),
+            Lifecycle::Interrupt => session.interrupted(json!({ "type": "ask_user" })).unwrap(),
+            Lifecycle::TitleGenerated => session.title_generated("Plans").unwrap(),
+            Lifecycle::Request => drop(session.save().await.unwrap()),
+            Lifecycle::Shutdown => session.shutdown().await.unwrap(),
+            Lifecycle::Interval => sleep(INTERVAL).await,
+        }
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(talk.record.lifecycles().last(), Some(&reason));
+    }
+    assert_eq!(talk.record.lifecycles(), reasons);
+    let conversation = frozen(talk.layer.get_conversation(&scope(), talk.id))
+        .await
+        .unwrap();
+    assert_eq!(conversation.title.as_deref(), Some("Plans"));
+    assert_eq!(
+        session.export_state().metadata["conversation_title"],
+        "Plans"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_off_saves_nothing() {
+    let talk = Talk::new(by_hand()).await;
+    let session = talk.start().await;
+    say(&session, "hello");
+    session.completed().unwrap();
+    session.interrupted(json!(1)).unwrap();
+    sleep(INTERVAL * 100).await;
+    let mut events = session.subscribe();
+    session.shutdown().await.unwrap();
+    assert_eq!(talk.record.lifecycles(), []);
+    let ended = events.recv().await.unwrap();
+    let SessionEvent::Ended {
+        unsaved: Some(state),
+    } = &*ended
+    else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(said(state), ["hello"], "it is told, not dropped silently");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_go_on_during_a_save_and_saves_never_overlap() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let gate = talk.record.hold_saves().await;
+    say(&session, "first");
+    session.completed().unwrap();
+    sleep(Duration::from_secs(1)).await;
+    for n in 0..100 {
+        say(&session, &n.to_string());
+        session.completed().unwrap();
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(session.read(|state| state.messages.len()), 101);
+    drop(gate);
+    sleep(Duration::from_secs(1)).await;
+    let lengths: Vec<_> = talk
+        .record
+        .saves()
+        .iter()
+        .map(|save| save.said.len())
+        .collect();
+    assert_eq!(lengths, [1, 101], "all that came meanwhile is one save");
+    assert_eq!(talk.record.most_saves_at_once(), 1);
+    assert_eq!(talk.stored().await.0.len(), 101);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_before_a_save_is_repeated_is_not_forgotten() {
+    let auto_save = AutoSave {
+        interval: None,
+        ..AutoSave::default()
+    };
+    let talk = Talk::new(SessionOptions {
+        auto_save,
+        ..SessionOptions::default()
+    })
+    .await;
+    let session = talk.start().await;
+    talk.record.fail([Some(Fault::Before)]);
+    say(&session, "first");
+    session.save().await.unwrap_err();
+    say(&session, "second");
+    session.completed().unwrap();
+    sleep(SECOND * 2).await;
+    let request = Lifecycle::Request;
+    assert_eq!(
+        talk.record.lifecycles(),
+        [request, request, Lifecycle::Completion]
+    );
+    assert_eq!(talk.stored().await.0, ["first", "second"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_for_when_nothing_had_changed_is_forgotten() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    session.completed().unwrap();
+    say(&session, "later");
+    sleep(SECOND).await;
+    assert_eq!(talk.record.lifecycles(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_shown_before_a_state_knows_it() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let gate = talk.record.hold_saves().await;
+    session.add_message(Message::user("hello")).unwrap();
+    session.completed().unwrap();
+    sleep(SECOND).await;
+    assert_eq!(talk.shown().await, ["hello"]);
+    drop(gate);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_session_begins_with_is_saved_after_an_interval() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let mut fresh = State::new();
+    fresh.add_message(Message::system("Be kind."));
+    let _session = talk
+        .coordinator
+        .start_with(scope(), talk.id, fresh)
+        .await
+        .unwrap();
+    sleep(INTERVAL * 2).await;
+    assert_eq!(talk.stored().await.0, ["Be kind."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_begins_with_what_the_application_gives_it_and_keeps_what_is_damaged_aside() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let fresh = || {
+        let mut state = State::new();
+        state.add_message(Message::system("Be kind."));
+        state
+    };
+    let session = talk
+        .coordinator
+        .start_with(scope(), talk.id, fresh())
+        .await
+        .unwrap();
+    session.shutdown().await.unwrap();
+    assert_eq!(talk.stored().await.0, ["Be kind."]);
+
+    let damage = r#"{"version":2,"state":{"messages":[{"role":"robot"}]}}"#;
+    talk.store(damage).await;
+    let session = talk
+        .coordinator
+        .start_with(scope(), talk.id, fresh())
+        .await
+        .unwrap();
+    say(&session, "anew");
+    session.shutdown().await.unwrap();
+    assert_eq!(talk.stored().await.0, ["Be kind.", "anew"]);
+    let aside = frozen(talk.layer.load_unreadable(&scope(), talk.id))
+        .await
+        .unwrap();
+    assert_eq!(String::from_utf8(aside).unwrap(), damage);
+
+    talk.store(r#"{"version":3,"state":{}}"#).await;
+    let refused = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
+    assert!(
+        matches!(refused, SessionError::Storage(error) if matches!(*error, Error::DeserializationFailed(_)))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_panics_ends_nothing() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let (other, doomed) = (session.clone(), session.clone());
+    let panicked = tokio::spawn(async move {
+        doomed.change(|state| {
+            state.add_message(Message::user("half"));
+            panic!("on purpose");
+        })
+    });
+    assert!(panicked.await.is_err());
+    say(&other, "whole");
+    session.shutdown().await.unwrap();
+    assert_eq!(talk.stored().await.0, ["half", "whole"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_may_drop_a_handle() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let other = session.clone();
+    session.change(move |_| drop(other)).unwrap();
+    session.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_conversation_says_whether_the_agent_waits_for_a_person() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let interrupted = || async {
+        let scope = scope();
+        let conversation = talk.layer.get_conversation(&scope, talk.id);
+        frozen(conversation).await.unwrap().interrupted
+    };
+    let session = talk.start().await;
+    session.interrupted(json!({ "type": "ask_user" })).unwrap();
+    assert_eq!(
+        session.read(|state| state.interrupt_data.clone()),
+        Some(json!({ "type": "ask_user" }))
+    );
+    session.save().await.unwrap();
+    assert!(interrupted().await);
+    session.resumed().unwrap();
+    session.save().await.unwrap();
+    assert!(!interrupted().await);
+    assert_eq!(session.read(|state| state.interrupt_data.clone()), None);
+
+    session.interrupted(json!(1)).unwrap();
+    session.shutdown().await.unwrap();
+    assert!(interrupted().await);
+    let session = talk.start().await;
+    session.completed().unwrap();
+    session.shutdown().await.unwrap();
+    assert!(
+        !interrupted().await,
+        "a session that begins later knows too"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_option_is_too_long_or_too_small() {
+    let long = Duration::MAX;
+    let options = SessionOptions {
+        auto_save: AutoSave {
+            interval: Some(long),
+            ..AutoSave::default()
+        },
+        inactivity: Some(long),
+        first_pause: long,
+        longest_pause: long,
+        timeout: long,
+        event_capacity: 0,
+        ..SessionOptions::default()
+    };
+    let talk = Talk::new(options).await;
+    let session = talk.start().await;
+    drop(session.subscribe());
+    talk.record.fail([Some(Fault::Before); 3]);
+    say(&session, "hello");
+    session.save().await.unwrap_err();
+    sleep(SECOND * 1_000_000).await;
+    assert!(session.is_saved());
+    assert_eq!(talk.coordinator.shutdown(long).await.saved, 1);
+}
