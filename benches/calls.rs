@@ -1,6 +1,6 @@
-//! Each call of a generated context beside the same statements by hand on bare sqlx, and the calls in a small and in a
-//! large database: for `SQLite`, then for `PostgreSQL`, or for the one that `cargo bench --bench calls -- postgres`
-//! names. The layer is generated into a host, which has `calls/host.rs` as an example that measures and prints. Nothing
+//! Each call of a generated context beside the same statements by hand on bare sqlx, the calls in a small and in a large
+//! database, and what sessions cost: for `SQLite`, then for `PostgreSQL`, or for what is named, as in
+//! `cargo bench --bench calls -- postgres sessions`. The layer is generated into a host, which has `calls/host.rs` as an example that measures and prints. Nothing
 //! here is asserted: section 10 of the design has the targets.
 
 #[path = "../tests/support/mod.rs"]
@@ -13,28 +13,30 @@ use std::{env, fs};
 use support::{FULL, Host, manifest, sagents};
 
 const DATABASES: [&str; 2] = ["sqlite", "postgres"];
+const TOPICS: [&str; 4] = ["calls", "sessions", "sizes", "states"];
 const ACCOUNTS: &str = "pub struct User {\n    pub id: i64,\n}\n\npub struct Scope {\n    pub user: User,\n}\n";
 
 fn main() {
     // Cargo adds an option of its own.
     let named: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    for name in &named {
-        assert!(DATABASES.contains(&name.as_str()), "{name} is none of {DATABASES:?}");
+    let (databases, topics): (Vec<_>, Vec<_>) = named.iter().partition(|name| DATABASES.contains(&name.as_str()));
+    for topic in &topics {
+        assert!(TOPICS.contains(&topic.as_str()), "{topic} is none of {DATABASES:?} and {TOPICS:?}");
     }
     for database in DATABASES {
-        if named.is_empty() || named.iter().any(|name| name == database) {
-            measure(database);
+        if databases.is_empty() || databases.iter().any(|name| *name == database) {
+            measure(database, &topics);
         }
     }
 }
 
-fn measure(database: &str) {
+fn measure(database: &str, topics: &[&String]) {
     // A fixed place, so that the host's dependencies are compiled once.
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("calls");
     let host = host(&place, database);
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut example = Command::new(cargo);
-    example.args(["run", "--quiet", "--release", "--example", "calls", "--features", database]);
+    example.args(["run", "--quiet", "--release", "--example", "calls", "--features", database, "--"]).args(topics);
     example.current_dir(host.root()).env("CARGO_TARGET_DIR", place.join("target"));
     // In memory where that is possible: code is to be measured, not a disk.
     if Path::new("/dev/shm").is_dir() {

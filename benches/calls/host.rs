@@ -34,14 +34,24 @@ async fn main() {
     let place = database::Place::new();
     println!("{}\n{}", machine(), place.description());
     println!("medians of {} calls a side, in turns of {BATCH}\n", ROUNDS * BATCH);
-    beside_hand::compare_all(&place).await;
-    // SQLite has one writer at a time.
-    #[cfg(feature = "postgres")]
-    writers::beside_hand(&place).await;
-    states::beside_bare_driver(&place).await;
-    sessions::thousand(&place).await;
-    sizes::small_and_large(&place).await;
-    sizes::short_and_long(&place).await;
+    let topics: Vec<_> = std::env::args().skip(1).collect();
+    let wants = |topic: &str| topics.is_empty() || topics.iter().any(|wanted| wanted == topic);
+    if wants("calls") {
+        beside_hand::compare_all(&place).await;
+        // SQLite has one writer at a time.
+        #[cfg(feature = "postgres")]
+        writers::beside_hand(&place).await;
+    }
+    if wants("states") {
+        states::beside_bare_driver(&place).await;
+    }
+    if wants("sessions") {
+        sessions::thousand(&place).await;
+    }
+    if wants("sizes") {
+        sizes::small_and_large(&place).await;
+        sizes::short_and_long(&place).await;
+    }
 }
 
 /// The id of the nth conversation that a database is filled with.
