@@ -8,14 +8,13 @@ mod sets;
 mod support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use sets::{Change, Database, KEYS, SETS, Set, backfill, change, owners};
-use support::{Host, Run, manifest, sagents};
+use support::{Host, Run, cargo, manifest, unformatted};
 use tempfile::TempDir;
 
 const VERSIONS: [&str; 2] = ["0.9", "0.8"];
@@ -49,8 +48,6 @@ impl Paths {
     fn fresh(database: Database) -> Self {
         let directory = tempfile::Builder::new().prefix("sagents-paths-").tempdir().unwrap();
         let paths = Self { directory, database };
-        fs::write(paths.formatter(), "#!/bin/sh\nexec cat\n").unwrap();
-        fs::set_permissions(paths.formatter(), fs::Permissions::from_mode(0o755)).unwrap();
         in_parallel(SETS.iter().collect(), |set| paths.generate_fresh(set));
         paths
     }
@@ -85,9 +82,6 @@ impl Paths {
         let directory = tempfile::tempdir_in(self.directory.path()).unwrap();
         copy(self.host(old).root(), directory.path());
         let host = Host::at(directory.path().to_owned());
-        if new.owner.is_none() {
-            forget_owner(&host);
-        }
         let backfill = backfill(old, new);
         let wish: Vec<_> = backfill.iter().flat_map(|text| ["--backfill", text]).collect();
         self.sagents(&host, new, &wish);
@@ -96,11 +90,6 @@ impl Paths {
         }
         let pairs = self.directory.path().join("pairs");
         copy(&host.root().join("migrations"), &pairs.join(old.name).join(new.name));
-    }
-
-    /// Formats nothing, at once: only migrations matter here.
-    fn formatter(&self) -> PathBuf {
-        self.directory.path().join("rustfmt")
     }
 
     /// Projects with a history of their own.
@@ -156,10 +145,10 @@ impl Paths {
             Database::Postgres => "postgres",
         };
         let options = set.options(self.database);
-        let mut command = sagents();
+        // Only migrations matter here.
+        let mut command = unformatted();
         command.args(["gen", "persistence", "conversations", "--database", database, "--no-tests"]);
-        command.args(&options).args(more).current_dir(host.root());
-        let run = Run::of(command.env("RUSTFMT", self.formatter()));
+        let run = Run::of(command.args(&options).args(more).current_dir(host.root()));
         assert_eq!(run.code, 0, "{options:?} {more:?}\n{}{}", run.stdout, run.stderr);
     }
 }
@@ -185,13 +174,6 @@ fn play_older(host: &Host, missing: &[&str]) {
     host.write(path, &serde_json::to_string_pretty(&schema).unwrap());
 }
 
-/// Options about an owner contradict that there is none.
-fn forget_owner(host: &Host) {
-    let options = host.read("sagents.toml");
-    let others = options.lines().filter(|line| !line.starts_with("owner-") && !line.starts_with("scope-owner"));
-    host.write("sagents.toml", &(others.collect::<Vec<_>>().join("\n") + "\n"));
-}
-
 /// A scope for every kind of owner, and one for none.
 fn scopes() -> String {
     let scope = |name: String, field: &str| format!("pub struct {name} {{\n    {field}\n}}\n");
@@ -206,32 +188,30 @@ fn scopes() -> String {
     owned.concat() + &scope("Anyone".to_owned(), "")
 }
 
-/// Compiles the runner with a version of sqlx, where the last run left it, and runs it.
+/// Runs the runner that has a version of sqlx.
 fn run(sqlx: &str, arguments: &[&str]) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("paths");
-    let host = Host::at(directory.join(format!("runner {sqlx}")));
-    let target = directory.join(format!("target {sqlx}"));
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    static RUNNERS: [OnceLock<PathBuf>; VERSIONS.len()] = [const { OnceLock::new() }; VERSIONS.len()];
+    let (_, runner) = VERSIONS.iter().zip(&RUNNERS).find(|(version, _)| **version == sqlx).unwrap();
+    let runner = runner.get_or_init(|| compile(sqlx));
+    let run = Run::of(Command::new(runner).args(arguments));
+    assert_eq!(run.code, 0, "with sqlx {sqlx}: {}{}", run.stdout, run.stderr);
+    let pairs = SETS.len() * (SETS.len() - 1);
+    assert_eq!(run.stdout, format!("{pairs} proven, 0 failed\n"), "with sqlx {sqlx}");
+}
+
+/// Compiles the runner with a version of sqlx, where the last run left it.
+fn compile(sqlx: &str) -> PathBuf {
+    let host = Host::at(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("paths/runner {sqlx}")));
     let main = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/paths/runner/main.rs");
     let text = include_str!("runner/Cargo.toml").replace("{{ main }}", main.to_str().unwrap());
     host.write("Cargo.toml", &text.replace("{{ sqlx }}", sqlx));
     // One version makes the calls; what the other migrates is the same.
     let features = if sqlx == VERSIONS[0] { "calls" } else { "" };
     write_contexts(&host, !features.is_empty());
-    let mut cargo = Command::new("cargo");
-    for variable in ["CARGO_ENCODED_RUSTFLAGS", "DATABASE_URL", "RUSTFLAGS"] {
-        cargo.env_remove(variable);
-    }
-    cargo.args(["build", "--quiet", "--features", features]).current_dir(host.root());
-    cargo.env("CARGO_TARGET_DIR", &target).env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
-    let built = Run::of(&mut cargo);
+    let mut command = cargo(&host);
+    let built = Run::of(command.args(["build", "--quiet", "--features", features]));
     assert_eq!(built.code, 0, "the runner with sqlx {sqlx}\n{}", built.stderr);
-    drop(turn);
-    let run = Run::of(Command::new(target.join("debug/runner")).args(arguments));
-    assert_eq!(run.code, 0, "with sqlx {sqlx}: {}{}", run.stdout, run.stderr);
-    let pairs = SETS.len() * (SETS.len() - 1);
-    assert_eq!(run.stdout, format!("{pairs} proven, 0 failed\n"), "with sqlx {sqlx}");
+    support::target(&host).join("debug/runner")
 }
 
 /// The generated code of every set and database as modules of the runner, for the calls of `runner/calls.rs`.

@@ -127,6 +127,29 @@ pub fn unformatted() -> Command {
     command
 }
 
+/// Cargo for a host that is compiled. Compiling is what takes the time in these tests, so hosts compile their
+/// dependencies with the same settings into one directory, whoever comes first. What they build of their own is apart.
+pub fn cargo(host: &Host) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(host.root());
+    for variable in ["CARGO_ENCODED_RUSTFLAGS", "DATABASE_URL", "RUSTC_WORKSPACE_WRAPPER", "RUSTFMT"] {
+        command.env_remove(variable);
+    }
+    command
+        .env("CARGO_BUILD_BUILD_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("build"))
+        .env("CARGO_TARGET_DIR", target(host))
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_INCREMENTAL", "0")
+        .env("CARGO_TERM_COLOR", "never")
+        .env("RUSTFLAGS", "-D warnings -W clippy::pedantic");
+    command
+}
+
+/// Where cargo puts what such a host is for: its programs and its documentation.
+pub fn target(host: &Host) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("targets").join(host.root().file_name().unwrap())
+}
+
 /// How a program ended.
 #[derive(Debug)]
 pub struct Run {
