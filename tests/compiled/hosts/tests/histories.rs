@@ -125,16 +125,17 @@ impl Model {
     /// The life of one process, until it crashes or the history is over.
     fn live(&mut self, life: &[Happening]) {
         let process = process();
-        process.block_on(async {
+        let session = process.block_on(async {
             self.connect().await;
             let mut session = self.talk.start().await;
             for happening in life {
                 session = self.happen(session, happening).await;
             }
-            // Handles outlive the runtime, so that none is dropped in good order.
-            std::mem::forget(session);
+            session
         });
+        // A handle that outlives the runtime is not dropped in good order.
         drop(process);
+        drop(session);
         self.check();
     }
 

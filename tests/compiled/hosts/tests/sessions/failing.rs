@@ -42,10 +42,7 @@ async fn a_save_that_fails_is_tried_again_with_longer_pauses() {
     );
     assert!(begin.elapsed() >= pauses.iter().sum());
     let figures = talk.coordinator.figures();
-    assert_eq!(
-        (figures.saves, figures.failures, figures.unsaved),
-        (1, 8, 1)
-    );
+    assert_eq!(figures.failures, 8);
     let last = figures.last_error.unwrap();
     assert_eq!(last.conversation_id, talk.id);
     assert!(last.error.contains("pool timed out"), "{last}");
@@ -55,7 +52,8 @@ async fn a_save_that_fails_is_tried_again_with_longer_pauses() {
         talk.stored().await,
         (vec!["old".into(), "new".into()], Revision(2))
     );
-    assert_eq!(talk.coordinator.figures().unsaved, 0);
+    let figures = talk.coordinator.figures();
+    assert_eq!((figures.saves, figures.unsaved), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,8 +254,8 @@ async fn what_the_database_refuses_is_told_from_what_passes() {
         let error = sqlx::query(sql).execute(&pool).await.unwrap_err();
         Conversations::failure(&Error::Database(error))
     };
-    let again = "INSERT INTO users (id, name) VALUES (1, 'a')";
-    assert_eq!(failure(again).await, Failure::Lasting);
+    let nameless = "INSERT INTO users (id) VALUES (3)";
+    assert_eq!(failure(nameless).await, Failure::Lasting);
     assert_eq!(failure("SELECT * FROM nowhere").await, Failure::Passing);
 }
 
