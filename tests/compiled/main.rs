@@ -12,6 +12,7 @@ use std::cell::OnceCell;
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use support::{FULL, Host, Run, manifest};
 
@@ -426,7 +427,12 @@ impl Compiled {
     fn cargo(&self, args: &str) -> Run {
         static TURN: Mutex<()> = Mutex::new(());
 
-        self.turn.get_or_init(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
+        self.turn.get_or_init(|| {
+            let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+            // What an earlier host built must not pass for what this one would build.
+            touch(self.host.root());
+            turn
+        });
         let mut command = support::cargo(&self.host);
         if let Some(database) = &self.database {
             command.env("DATABASE_URL", database.url());
@@ -436,5 +442,18 @@ impl Compiled {
         let run = Run::of(command.args(args.split_whitespace()));
         assert_eq!(run.code, 0, "cargo {args}, in {}\n{}{}", self.host.root().display(), run.stdout, run.stderr);
         run
+    }
+}
+
+/// Makes all files below a directory new.
+fn touch(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            touch(&path);
+        } else {
+            let file = fs::File::options().append(true).open(&path).unwrap();
+            file.set_modified(SystemTime::now()).unwrap();
+        }
     }
 }
