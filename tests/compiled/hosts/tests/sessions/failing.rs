@@ -254,8 +254,8 @@ async fn what_the_database_refuses_is_told_from_what_passes() {
         let error = sqlx::query(sql).execute(&pool).await.unwrap_err();
         Conversations::failure(&Error::Database(error))
     };
-    let nameless = "INSERT INTO users (id) VALUES (3)";
-    assert_eq!(failure(nameless).await, Failure::Lasting);
+    let nothing = "UPDATE sagents_conversations SET next_sequence = NULL";
+    assert_eq!(failure(nothing).await, Failure::Lasting);
     assert_eq!(failure("SELECT * FROM nowhere").await, Failure::Passing);
 }
 
