@@ -1,7 +1,7 @@
 //! Each call of a generated context beside the same statements by hand on bare sqlx, the calls in a small and in a large
 //! database, and what sessions cost: for `SQLite`, then for `PostgreSQL`, or for what is named, as in
-//! `cargo bench --bench calls -- postgres sessions`. The layer is generated into a host, which has `calls/host.rs` as an example that measures and prints. Nothing
-//! here is asserted: section 10 of the design has the targets.
+//! `cargo bench --bench calls -- postgres sessions`. The layer is generated into a host, which has `calls/host.rs` as an
+//! example that measures and prints. Nothing here is asserted: section 10 of the design has the targets.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

@@ -26,9 +26,8 @@ pub(super) struct Ledger<E> {
     saved: u64,
     /// When the first change was made that no save has taken up.
     changed_at: Option<Instant>,
-    /// What the next save has to expect, and which save that was.
+    /// What the next save has to expect.
     expect: Expect,
-    revision: Revision,
     /// Why the state is to be saved now.
     asked: Option<Lifecycle>,
     /// The save that is under way, or is to be repeated as it is: perhaps only its answer was lost.
@@ -139,11 +138,7 @@ impl<E> Ledger<E> {
         (state, expect): (State, Expect),
         now: Instant,
     ) -> Self {
-        let (revision, is_stored) = match expect {
-            Expect::Any | Expect::NOTHING => (Revision(0), false),
-            Expect::Unreadable(revision) => (revision, false),
-            Expect::Revision(revision) => (revision, true),
-        };
+        let is_stored = matches!(expect, Expect::Revision(revision) if revision > Revision(0));
         // What the application starts with is to be stored, unless that is nothing.
         let is_new = !is_stored && state != State::new();
         Self {
@@ -154,7 +149,6 @@ impl<E> Ledger<E> {
             saved: 0,
             changed_at: is_new.then_some(now),
             expect,
-            revision,
             asked: None,
             save: None,
             refused: None,
@@ -317,15 +311,11 @@ impl<E> Ledger<E> {
             return;
         }
         let on_shutdown = leaves && self.options.auto_save.on_shutdown;
+        let mut callers = self.callers.iter();
+        let on_request = callers.any(|caller| caller.changes > self.saved);
         let lifecycle = match asked {
             Some(lifecycle) => lifecycle,
-            None if self
-                .callers
-                .iter()
-                .any(|caller| caller.changes > self.saved) =>
-            {
-                Lifecycle::Request
-            }
+            None if on_request => Lifecycle::Request,
             None if on_shutdown => Lifecycle::Shutdown,
             None if self.save_at().is_some_and(|at| at <= now) => Lifecycle::Interval,
             None => return,
@@ -352,7 +342,6 @@ impl<E> Ledger<E> {
     pub fn saved(&mut self, save: &Save, revision: Revision) {
         self.saved = save.changes;
         self.expect = Expect::Revision(revision);
-        self.revision = revision;
         self.save = None;
         self.save_pause.end();
         self.trouble = None;
@@ -432,12 +421,11 @@ impl<E> Ledger<E> {
                 self.saved = self.changes;
                 self.changed_at = None;
                 self.expect = Expect::Revision(revision);
-                self.revision = revision;
             }
             // There is nothing to take over: what is here is to be saved.
-            Loaded::Nothing => self.store_again(Expect::NOTHING, Revision(0), now),
+            Loaded::Nothing => self.store_again(Expect::NOTHING, now),
             Loaded::Unreadable { revision, .. } => {
-                self.store_again(Expect::Unreadable(revision), revision, now);
+                self.store_again(Expect::Unreadable(revision), now);
             }
         }
         self.save = None;
@@ -451,13 +439,12 @@ impl<E> Ledger<E> {
             let _ = reply.send(Ok(unsaved.clone()));
         }
         self.answer();
-        Some((self.revision, unsaved))
+        Some((self.revision(), unsaved))
     }
 
     /// What is known here is to be stored, whatever was before.
-    fn store_again(&mut self, expect: Expect, revision: Revision, now: Instant) {
+    fn store_again(&mut self, expect: Expect, now: Instant) {
         self.expect = expect;
-        self.revision = revision;
         self.changes += 1;
         self.changed_at.get_or_insert(now);
     }
@@ -529,6 +516,14 @@ impl<E> Ledger<E> {
         self.trouble.clone()
     }
 
+    /// The save that the state was loaded from, or that it was stored by.
+    fn revision(&self) -> Revision {
+        match self.expect {
+            Expect::Any => Revision(0),
+            Expect::Revision(revision) | Expect::Unreadable(revision) => revision,
+        }
+    }
+
     fn is_conflict(&self) -> bool {
         matches!(self.refused, Some(SessionError::Conflict { .. }))
     }
@@ -566,7 +561,7 @@ impl<E> Ledger<E> {
             } else if caller.notes > self.noted {
                 self.callers.push(caller);
             } else {
-                let _ = caller.reply.send(Ok(self.revision));
+                let _ = caller.reply.send(Ok(self.revision()));
             }
         }
     }
