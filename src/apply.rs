@@ -13,9 +13,9 @@ use crate::failure::{Failure, Result};
 use crate::journal::{self, Journal, Writes};
 
 /// Writes the changes below `root`, all of them or none.
-pub fn apply(root: &Utf8Path, changes: &[Change]) -> Result<()> {
+pub fn apply(root: &Utf8Path, changes: &[&Change]) -> Result<()> {
     const AGAIN: &str = "make it possible to write there, then run the same command again";
-    let writes = writes(changes);
+    let writes = writes(root, changes);
     if writes.is_empty() {
         return Ok(());
     }
@@ -37,13 +37,16 @@ enum Stopped {
     Halfway(anyhow::Error),
 }
 
-fn writes(changes: &[Change]) -> Writes<'_> {
+/// Later changes of a file count.
+fn writes<'a>(root: &Utf8Path, changes: &[&'a Change]) -> Writes<'a> {
     let mut writes = Writes::new();
     for change in changes.iter().filter(|change| change.writes()) {
         if change.action == Action::Replaced
             && let Some(before) = &change.before
         {
-            writes.insert(format!("{}.orig", change.path).into(), Some(before));
+            let kept = disk::kept_name(&root.join(&change.path));
+            let kept = kept.strip_prefix(root).map_or_else(|_| kept.clone(), Utf8Path::to_owned);
+            writes.insert(kept, Some(before));
         }
         let text = (change.action != Action::Removed).then_some(change.after.as_str());
         writes.insert(change.path.clone(), text);

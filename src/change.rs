@@ -7,9 +7,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::digest;
 use crate::failure::{Failure, Result};
-use crate::format::Formatter;
+use crate::format::{Formatted, Formatter};
 use crate::host::Host;
-use crate::memory::{self, Base, Conflict, Emitted, Files, Last};
+use crate::memory::{self, Base, Conflict, Emitted, Files, Last, Left, Made, Rendered};
 use crate::merge::{self, merge};
 use crate::names::ModulePath;
 use crate::plan::{Plan, Planned};
@@ -89,17 +89,10 @@ pub fn changes(
     formatter: &Formatter,
     force: bool,
 ) -> Result<Vec<Change>> {
-    let comparison = Comparison {
-        plan,
-        host,
-        context,
-        last,
-        formatter,
-        force,
-        crlf: host.crlf()?,
-        new: formatted(plan, formatter)?,
-    };
-    let mut memory = Memory::of(context, last);
+    let formatted = Formatted::default();
+    let mut comparison = Comparison { plan, host, context, last, force, crlf: host.crlf()?, formatted };
+    comparison.formatted = formatter.format(comparison.texts()?)?;
+    let mut memory = Memory::of(context, plan, last);
     let mut changes = Vec::new();
     for (path, planned) in &plan.files {
         check_place(host, path)?;
@@ -109,7 +102,7 @@ pub fn changes(
             Planned::Edit { text, added } => {
                 Change { added: added.clone(), ..comparison.owned(path, text.clone(), Action::Updated)? }
             }
-            Planned::Migration(text) => comparison.migration(path, text, &mut memory)?,
+            Planned::Migration(text) => comparison.migration(path, text)?,
             Planned::Memory(text) => {
                 let change = comparison.owned(path, comparison.line_ends(text), Action::Updated)?;
                 Change { memory: path != memory::OPTIONS_FILE, ..change }
@@ -119,7 +112,6 @@ pub fn changes(
     }
     changes.extend(comparison.orphans(&mut memory)?);
     changes.extend(comparison.emitted()?);
-    memory.scope(plan);
     changes.extend(comparison.remember(memory)?);
     changes.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(changes)
@@ -149,11 +141,15 @@ pub fn undecided(changes: &[Change]) -> Option<Failure> {
     })
 }
 
-/// The failure that a run ends with when it left conflicts.
-pub fn conflicts(changes: &[Change]) -> Option<Failure> {
+/// The failure that a run ends with when it left conflicts, or would leave them.
+pub fn conflicts(changes: &[Change], dry_run: bool) -> Option<Failure> {
+    let (verb, rest) = if dry_run { ("would be", "would be") } else { ("are", "is") };
     list(changes, Action::Conflict).map(|files| {
-        Failure::conflict(format!("your edits and what is generated now change the same lines of: {files}"))
-            .help("edit the lines between `<<<<<<<` and `>>>>>>>`; everything else is written")
+        Failure::conflict(format!("your edits and what is generated now change the same lines of: {files}")).help(
+            format!(
+                "conflicts {verb} marked with `<<<<<<<` and `>>>>>>>`, for you to edit; everything else {rest} written"
+            ),
+        )
     })
 }
 
@@ -170,15 +166,79 @@ struct Comparison<'a> {
     host: &'a Host,
     context: &'a ModulePath,
     last: &'a Last,
-    formatter: &'a Formatter,
     force: bool,
     /// The host's files end their lines as on Windows.
     crlf: bool,
-    /// The planned Rust, formatted.
-    new: BTreeMap<Utf8PathBuf, String>,
+    /// Everything that has to be compared by what it says, not by how it is formatted.
+    formatted: Formatted,
 }
 
 impl Comparison<'_> {
+    /// The texts that have to be formatted. What is as the last run left it needs no look.
+    fn texts(&self) -> Result<Vec<String>> {
+        let mut texts = Vec::new();
+        for (path, planned) in self.plan.files.iter().filter(|(path, _)| is_rust(path)) {
+            let before = self.host.tree.read_disk(path)?;
+            match planned {
+                Planned::Generated { .. } if self.is_ejected(path) => {}
+                Planned::Generated { text, home } => {
+                    if self.settled(path, text, home, before.as_deref()).is_none() {
+                        texts.push(text.clone());
+                        texts.extend(self.versions(path, home, before)?);
+                    }
+                }
+                Planned::Once(text) if !self.is_made(path, text, before.as_deref()) => texts.push(text.clone()),
+                Planned::Once(_) | Planned::Edit { .. } | Planned::Migration(_) | Planned::Memory(_) => {}
+            }
+        }
+        for (path, home) in self.not_planned() {
+            let before = self.host.tree.read_disk(path)?;
+            texts.extend(self.versions(path, &home, before)?);
+        }
+        Ok(texts)
+    }
+
+    /// A file as it is now, and as it was generated.
+    fn versions(&self, path: &Utf8Path, home: &ModulePath, before: Option<String>) -> Result<Vec<String>> {
+        let Some(before) = before else { return Ok(Vec::new()) };
+        let base = match self.base(path, home, Some(&before))? {
+            Base::Known(base) => Some(base),
+            Base::Unknown | Base::Lost { .. } => None,
+        };
+        Ok(base.into_iter().chain([before.replace("\r\n", "\n")]).collect())
+    }
+
+    /// How the last run left a file, if there is nothing new for it and it is still like that.
+    fn settled(&self, path: &Utf8Path, text: &str, home: &ModulePath, before: Option<&str>) -> Option<&Left> {
+        let rendered = self.last.of(home).generated.get(path).filter(|_| self.is_rendered(path, text, home))?;
+        let left = rendered.left.as_ref().filter(|left| !(self.force && left.edited))?;
+        (left.file == digest::of_text(before?)).then_some(left)
+    }
+
+    /// Whether a file was last generated from this text.
+    fn is_rendered(&self, path: &Utf8Path, text: &str, home: &ModulePath) -> bool {
+        let files = self.last.of(home);
+        let rendered = files.generated.get(path).filter(|_| !files.conflicts.contains_key(path));
+        rendered.is_some_and(|rendered| rendered.left.is_some() && rendered.base == digest::of_text(text))
+    }
+
+    /// Whether a file was created from this text and is still as it was then.
+    fn is_made(&self, path: &Utf8Path, text: &str, before: Option<&str>) -> bool {
+        let made = self.last.files.once.get(path);
+        made.zip(before).is_some_and(|(made, before)| {
+            made.file == digest::of_text(before) && made.text.as_ref() == Some(&digest::of_text(text))
+        })
+    }
+
+    /// A rendering as it is written.
+    fn written(&self, path: &Utf8Path, text: &str) -> Result<String> {
+        if !is_rust(path) {
+            return Ok(self.line_ends(text));
+        }
+        let formatted = self.formatted.get(text).map(|formatted| self.line_ends(formatted));
+        formatted.ok_or_else(|| Failure::from(anyhow::anyhow!("rustfmt cannot read what is generated for {path}")))
+    }
+
     /// A file that nobody but the generator decides about.
     fn owned(&self, path: &Utf8Path, after: String, otherwise: Action) -> Result<Change> {
         let before = self.host.tree.read_disk(path)?;
@@ -192,73 +252,85 @@ impl Comparison<'_> {
 
     /// A generated file: new, untouched, edited, taken over or gone.
     fn generated(&self, path: &Utf8Path, text: &str, home: &ModulePath, memory: &mut Memory) -> Result<Change> {
-        let new = self.new.get(path).cloned().unwrap_or_else(|| text.to_owned());
-        let mut change = self.owned(path, self.line_ends(&new), Action::Updated)?;
-        let base = self.base(path, home, change.before.as_deref())?;
+        let before = self.host.tree.read_disk(path)?;
+        let base = self.base(path, home, before.as_deref())?;
+        let stays = |action| Change::new(path, action, before.clone(), before.clone().unwrap_or_default());
         if self.is_ejected(path) {
             let same = matches!(&base, Base::Known(base) if base == text);
-            change.action = if same { Action::Ejected } else { Action::EjectedOutdated };
             memory.keep(home, path);
-            return Ok(change);
+            return Ok(stays(if same { Action::Ejected } else { Action::EjectedOutdated }));
         }
-        let Some(before) = &change.before else {
-            if base == Base::Unknown {
-                memory.base(home, path, text);
-            } else {
-                change.action = Action::Deleted;
+        let settled = self.settled(path, text, home, before.as_deref());
+        if let Some(left) = settled {
+            memory.base(home, path, text, left.clone());
+            return Ok(stays(if left.edited { Action::Edited } else { Action::Unchanged }));
+        }
+        let is_new = base == Base::Unknown || (self.plan.recreated && home == self.context);
+        let Some(before) = &before else {
+            if !is_new {
                 memory.keep(home, path);
+                return Ok(stays(Action::Deleted));
             }
+            let change = Change::new(path, Action::Created, None, self.written(path, text)?);
+            memory.base(home, path, text, Left { file: digest::of_text(&change.after), edited: false });
             return Ok(change);
         };
-        if change.action == Action::Updated {
-            (change.action, change.after) = self.judge(base, before, text, &new)?;
-        }
-        match change.action {
+        let (action, after) = self.judge(base, before, text, self.written(path, text)?);
+        match action {
             Action::Conflict => memory.conflict(home, path, before, text),
             Action::Unresolved | Action::Foreign | Action::Lost => memory.keep(home, path),
-            _ => memory.base(home, path, text),
+            // There is nothing to remember, so that an edit alone is no reason to write.
+            Action::Edited | Action::Unchanged if self.is_rendered(path, text, home) => memory.keep(home, path),
+            _ => {
+                let edited = matches!(action, Action::Merged | Action::Edited);
+                let file = if action == Action::Unchanged { before } else { &after };
+                memory.base(home, path, text, Left { file: digest::of_text(file), edited });
+            }
         }
-        Ok(change)
+        Ok(Change::new(path, action, Some(before.clone()), after))
     }
 
-    /// What becomes of a file that differs from what is generated now.
-    fn judge(&self, base: Base, before: &str, text: &str, new: &str) -> Result<(Action, String)> {
-        let new_lines = self.line_ends(new);
+    /// What becomes of a file that is there.
+    fn judge(&self, base: Base, before: &str, text: &str, after: String) -> (Action, String) {
+        if same_lines(before, &after) {
+            return (Action::Unchanged, after);
+        }
         // A file of somebody else's may say what it likes.
         if base != Base::Unknown && merge::has_markers(before) {
-            return Ok((self.unless_forced(Action::Unresolved), new_lines));
+            return (self.unless_forced(Action::Unresolved), after);
         }
         // What does not parse cannot be formatted, and so was edited.
         let before = before.replace("\r\n", "\n");
-        let current = self.formatter.format_all(&[&before]).ok().and_then(|mut texts| texts.pop());
-        if current.as_deref() == Some(new) {
-            return Ok((Action::Unchanged, new_lines));
+        let current = self.formatted.get(&before);
+        let new = self.formatted.get(text).unwrap_or(text);
+        if current == Some(new) {
+            return (Action::Unchanged, after);
         }
         let base = match base {
             Base::Known(base) => base,
-            Base::Unknown => return Ok((self.unless_forced(Action::Foreign), new_lines)),
-            Base::Lost { .. } => return Ok((self.unless_forced(Action::Lost), new_lines)),
+            Base::Unknown => return (self.unless_forced(Action::Foreign), after),
+            Base::Lost { .. } => return (self.unless_forced(Action::Lost), after),
         };
-        let rendered = self.formatter.format_all(&[&base])?.remove(0);
-        if current.as_deref() == Some(rendered.as_str()) || before == rendered {
-            return Ok((Action::Updated, new_lines));
+        let rendered = self.formatted.get(&base).unwrap_or(&base);
+        if current == Some(rendered) || before == rendered {
+            return (Action::Updated, after);
         }
         if self.force {
-            return Ok((Action::Replaced, new_lines));
+            return (Action::Replaced, after);
         }
         if base == text {
-            return Ok((Action::Edited, self.line_ends(&before)));
+            return (Action::Edited, self.line_ends(&before));
         }
-        let mut merged = merge(&rendered, &before, new);
+        let mut merged = merge(rendered, &before, new);
         // A difference of formatting alone is no edit: the host's own settings decide.
         if merged.conflict
             && let Some(current) = current
         {
-            let formatted = merge(&rendered, &current, new);
+            let formatted = merge(rendered, current, new);
             merged = if formatted.conflict { merged } else { formatted };
         }
         let action = if merged.conflict { Action::Conflict } else { Action::Merged };
-        Ok((action, self.line_ends(&merged.text)))
+        (action, self.line_ends(&merged.text))
     }
 
     /// What a file was generated as. After a conflict that is what was merged in, unless the merge was undone.
@@ -282,34 +354,35 @@ impl Comparison<'_> {
 
     /// A file that was made once is brought up to date while nobody touched it.
     fn once(&self, path: &Utf8Path, text: &str, memory: &mut Memory) -> Result<Change> {
-        let new = self.new.get(path).cloned().unwrap_or_else(|| text.to_owned());
-        let mut change = self.owned(path, self.line_ends(&new), Action::Updated)?;
-        let created = self.last.files.once.get(path);
-        match (&change.before, created) {
-            (None, Some(_)) => change.action = Action::Deleted,
-            (Some(before), _) if change.action == Action::Updated => {
-                let untouched = created.is_some_and(|created| *created == digest::of_text(before));
-                change.action = if untouched { Action::Updated } else { Action::Unchanged };
-            }
-            _ => {}
+        let before = self.host.tree.read_disk(path)?;
+        let made = self.last.files.once.get(path);
+        if made.is_some() && before.is_none() {
+            return Ok(Change::new(path, Action::Deleted, None, String::new()));
         }
-        if change.writes() || created.is_none() {
-            memory.once(path, &new);
+        if let Some(before) = &before
+            && self.is_made(path, text, Some(before))
+        {
+            return Ok(Change::new(path, Action::Unchanged, Some(before.clone()), before.clone()));
+        }
+        let is_untouched = |before: &String| made.is_some_and(|made| made.file == digest::of_text(before));
+        let otherwise = if before.as_ref().is_some_and(is_untouched) { Action::Updated } else { Action::Unchanged };
+        let change = self.owned(path, self.written(path, text)?, otherwise)?;
+        if change.writes() || made.is_none() {
+            memory.once(path, Made { file: digest::of_text(&change.after), text: Some(digest::of_text(text)) });
         }
         Ok(change)
     }
 
     /// A migration of this run.
-    fn migration(&self, path: &Utf8Path, text: &str, memory: &mut Memory) -> Result<Change> {
-        memory.emit(path, text);
+    fn migration(&self, path: &Utf8Path, text: &str) -> Result<Change> {
         self.owned(path, self.line_ends(text), self.unless_forced(Action::Foreign))
     }
 
     /// Migrations of earlier runs that somebody altered or removed.
     fn emitted(&self) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
-        for Emitted { file, digest } in &self.last.files.migrations {
-            if self.plan.files.contains_key(file) || self.plan.migrations_anew {
+        for Emitted { file, digest } in &self.plan.emitted {
+            if self.plan.files.contains_key(file) {
                 continue;
             }
             let before = self.host.tree.read_disk(file)?;
@@ -324,33 +397,28 @@ impl Comparison<'_> {
         Ok(changes)
     }
 
-    /// Generated files that are not generated any more.
+    /// Generated files that are not generated any more, with where they are remembered.
+    fn not_planned(&self) -> impl Iterator<Item = (&Utf8PathBuf, ModulePath)> {
+        [self.context.clone(), ModulePath::runtime()].into_iter().flat_map(|home| {
+            let paths = self.last.of(&home).generated.keys().filter(|path| !self.plan.files.contains_key(*path));
+            paths.map(move |path| (path, home.clone()))
+        })
+    }
+
     fn orphans(&self, memory: &mut Memory) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
-        for home in [self.context.clone(), ModulePath::runtime()] {
-            for path in self.last.of(&home).generated.keys() {
-                if self.plan.files.contains_key(path) {
-                    continue;
-                }
-                let Some(before) = self.host.tree.read_disk(path)? else { continue };
-                let untouched = match self.base(path, &home, Some(&before))? {
-                    Base::Known(base) => {
-                        let current = self.formatter.format_all(&[&before.replace("\r\n", "\n")]);
-                        current
-                            .is_ok_and(|current| self.formatter.format_all(&[&base]).is_ok_and(|base| base == current))
-                    }
-                    Base::Unknown | Base::Lost { .. } => false,
-                };
-                let action = match (untouched, self.is_ejected(path)) {
-                    (_, true) => continue,
-                    (true, false) => Action::Removed,
-                    (false, false) => {
-                        memory.keep(&home, path);
-                        Action::Orphaned
-                    }
-                };
-                let after = if untouched { String::new() } else { before.clone() };
-                changes.push(Change::new(path, action, Some(before), after));
+        for (path, home) in self.not_planned() {
+            let Some(before) = self.host.tree.read_disk(path)?.filter(|_| !self.is_ejected(path)) else { continue };
+            let current = self.formatted.get(&before.replace("\r\n", "\n"));
+            let untouched = match self.base(path, &home, Some(&before))? {
+                Base::Known(base) => current.is_some() && current == self.formatted.get(&base),
+                Base::Unknown | Base::Lost { .. } => false,
+            };
+            if untouched {
+                changes.push(Change::new(path, Action::Removed, Some(before), String::new()));
+            } else {
+                memory.keep(&home, path);
+                changes.push(Change::new(path, Action::Orphaned, Some(before.clone()), before));
             }
         }
         Ok(changes)
@@ -404,10 +472,17 @@ struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// What stays as it is, whatever is generated.
-    fn of(context: &ModulePath, last: &'a Last) -> Self {
-        let Files { once, migrations, .. } = last.files.clone();
-        let files = Files { once, migrations, ..Files::default() };
+    /// What is known whatever becomes of the generated files.
+    fn of(context: &ModulePath, plan: &Plan, last: &'a Last) -> Self {
+        let files = Files {
+            schema: Some(plan.schema.clone()),
+            tables: plan.tables.clone(),
+            once: last.files.once.clone(),
+            generated: BTreeMap::new(),
+            conflicts: BTreeMap::new(),
+            scope: plan.scope.clone(),
+            migrations: plan.emitted.clone(),
+        };
         let homes =
             vec![(context.clone(), files, BTreeMap::new()), (ModulePath::runtime(), Files::default(), BTreeMap::new())];
         Self { last, homes }
@@ -420,9 +495,10 @@ impl<'a> Memory<'a> {
     }
 
     /// The file is now what was rendered, with or without edits.
-    fn base(&mut self, home: &ModulePath, path: &Utf8Path, text: &str) {
+    fn base(&mut self, home: &ModulePath, path: &Utf8Path, text: &str, left: Left) {
         let (files, texts) = self.home(home);
-        files.generated.insert(path.to_owned(), digest::of_text(text));
+        let rendered = Rendered { base: digest::of_text(text), left: Some(left) };
+        files.generated.insert(path.to_owned(), rendered);
         texts.insert(memory::base_file(home, path), text.to_owned());
     }
 
@@ -430,8 +506,8 @@ impl<'a> Memory<'a> {
     fn keep(&mut self, home: &ModulePath, path: &Utf8Path) {
         let last = self.last.of(home);
         let (files, _) = self.home(home);
-        if let Some(digest) = last.generated.get(path) {
-            files.generated.insert(path.to_owned(), digest.clone());
+        if let Some(rendered) = last.generated.get(path) {
+            files.generated.insert(path.to_owned(), rendered.clone());
         }
         if let Some(conflict) = last.conflicts.get(path) {
             files.conflicts.insert(path.to_owned(), conflict.clone());
@@ -447,24 +523,13 @@ impl<'a> Memory<'a> {
         texts.insert(memory::merging_file(home, path), text.to_owned());
     }
 
-    fn once(&mut self, path: &Utf8Path, text: &str) {
-        self.homes[0].1.once.insert(path.to_owned(), digest::of_text(text));
+    fn once(&mut self, path: &Utf8Path, made: Made) {
+        self.homes[0].1.once.insert(path.to_owned(), made);
     }
+}
 
-    fn emit(&mut self, path: &Utf8Path, text: &str) {
-        let emitted = Emitted { file: path.to_owned(), digest: digest::of_text(text) };
-        let migrations = &mut self.homes[0].1.migrations;
-        migrations.retain(|other| other.file != path);
-        migrations.push(emitted);
-    }
-
-    fn scope(&mut self, plan: &Plan) {
-        self.homes[0].1.scope.clone_from(&plan.scope);
-        if plan.migrations_anew {
-            let files = &plan.files;
-            self.homes[0].1.migrations.retain(|emitted| files.contains_key(&emitted.file));
-        }
-    }
+fn is_rust(path: &Utf8Path) -> bool {
+    path.extension() == Some("rs")
 }
 
 /// The other place of a module that is a directory: `chat.rs` and `chat/mod.rs`.
@@ -473,21 +538,6 @@ fn moved_from(path: &Utf8Path) -> Option<Utf8PathBuf> {
         "mod.rs" => Some(path.parent()?.with_extension("rs")),
         _ => Some(path.with_extension("").join("mod.rs")),
     }
-}
-
-/// The planned Rust, formatted, by path.
-fn formatted(plan: &Plan, formatter: &Formatter) -> Result<BTreeMap<Utf8PathBuf, String>> {
-    let mut paths = Vec::new();
-    let mut texts = Vec::new();
-    for (path, planned) in &plan.files {
-        if let Planned::Generated { text, home: _ } | Planned::Once(text) = planned
-            && path.extension() == Some("rs")
-        {
-            paths.push(path.clone());
-            texts.push(text.as_str());
-        }
-    }
-    Ok(paths.into_iter().zip(formatter.format_all(&texts)?).collect())
 }
 
 /// A checkout may have turned the line ends.

@@ -3,6 +3,8 @@
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand};
 
+use crate::given::Given;
+
 #[derive(Debug, Parser)]
 #[command(
     name = "sagents",
@@ -58,49 +60,8 @@ pub struct Persistence {
     #[arg(value_name = "CONTEXT")]
     pub context: String,
 
-    /// The host's scope type: who is asking. Created if it does not exist
-    #[arg(short, long, value_name = "TYPE", help_heading = "Owner")]
-    pub scope: Option<String>,
-
-    /// Who owns a conversation: user, account, team, org, none, or any other identifier [default: user]
-    #[arg(short = 't', long, value_name = "NAME", help_heading = "Owner")]
-    pub owner_type: Option<String>,
-
-    /// The owner's column and Rust field [default: <owner type>_id]
-    #[arg(short = 'f', long, value_name = "NAME", help_heading = "Owner")]
-    pub owner_field: Option<String>,
-
-    /// The owner's Rust type, for documentation links and inference
-    #[arg(long, value_name = "TYPE", help_heading = "Owner")]
-    pub owner_module: Option<String>,
-
-    /// The table that the foreign key names; `none` for no foreign key [default: read from the migrations]
-    #[arg(long, value_name = "TABLE", help_heading = "Owner")]
-    pub owner_table: Option<String>,
-
-    /// The type of the owner's key: i64, uuid or text [default: read from the migrations or the scope]
-    #[arg(long, value_name = "TYPE", help_heading = "Owner")]
-    pub owner_id: Option<String>,
-
-    /// How the owner's id is read from the scope, for example `user.id` [default: read from the scope's source]
-    #[arg(long, value_name = "PATH", help_heading = "Owner")]
-    pub scope_owner: Option<String>,
-
-    /// What the tables' names start with [default: sagents_]
-    #[arg(long, value_name = "PREFIX", help_heading = "Database")]
-    pub table_prefix: Option<String>,
-
-    /// The database: sqlite or postgres [default: the one that sqlx is used with, else sqlite]
-    #[arg(long, value_name = "NAME", help_heading = "Database")]
-    pub database: Option<String>,
-
-    /// The directory of migrations [default: migrations]
-    #[arg(long, value_name = "DIR", help_heading = "Database")]
-    pub migrations: Option<Utf8PathBuf>,
-
-    /// Where the owner changes: an SQL expression that gives the new owner of a row of the conversations' table
-    #[arg(long, value_name = "SQL", help_heading = "Database")]
-    pub backfill: Option<String>,
+    #[command(flatten)]
+    pub given: Given,
 
     /// Drop the columns of former owners, which a change of owner keeps
     #[arg(long, help_heading = "Database")]
@@ -113,14 +74,6 @@ pub struct Persistence {
     /// Make a new package there first, with a `main` that shows the layer at work
     #[arg(long, help_heading = "Host")]
     pub init: bool,
-
-    /// Print the lines for Cargo.toml and the parent module instead of adding them
-    #[arg(long, help_heading = "Host")]
-    pub no_wire: bool,
-
-    /// Leave the generated tests out
-    #[arg(long, help_heading = "Host")]
-    pub no_tests: bool,
 
     /// Show what would happen to each file; write nothing
     #[arg(long, help_heading = "Run")]
@@ -267,7 +220,7 @@ Examples:
 
   # Rerun: from users to teams, keeping every row
   sagents gen persistence MyApp.Conversations --owner-type team \\
-    --backfill '(SELECT team_id FROM users WHERE users.id = user_id)'
+    --backfill '(SELECT team_id FROM users WHERE users.id = conversation.user_id)'
 
 ",
     exit_codes!()

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 
 use anyhow::Context as _;
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 
 /// Makes a directory, and those above it.
 pub fn make_directory(directory: &Utf8Path) -> anyhow::Result<()> {
@@ -70,6 +70,13 @@ pub fn sync_directory(directory: &Utf8Path) {
     if cfg!(unix) {
         let _ = File::open(directory).and_then(|directory| directory.sync_all());
     }
+}
+
+/// A free name beside a file for what it was before: `.orig`, or `.orig.1` and so on where an earlier run kept something.
+pub fn kept_name(file: &Utf8Path) -> Utf8PathBuf {
+    let numbered = (1..).map(|number: u32| Utf8PathBuf::from(format!("{file}.orig.{number}")));
+    let mut names = std::iter::once(Utf8PathBuf::from(format!("{file}.orig"))).chain(numbered);
+    names.find(|name| !is_there(name)).expect("there are more numbers than files")
 }
 
 /// Whether something is there, be it a link that leads nowhere.

@@ -1,10 +1,15 @@
-//! rustfmt, as a function from text to text, with the host's own configuration.
+//! rustfmt, as a function from texts to texts, with the host's own configuration. Starting it is what costs, so one
+//! process formats everything.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, bail};
-use camino::Utf8PathBuf;
+use anyhow::{Context as _, bail, ensure};
+use camino::{Utf8Path, Utf8PathBuf};
+use syn::Item;
+use syn::ext::IdentExt as _;
 
 use crate::failure::{Failure, Result};
 
@@ -15,33 +20,72 @@ pub struct Formatter {
     pub edition: String,
 }
 
+/// Texts with what rustfmt makes of them.
+#[derive(Debug, Default)]
+pub struct Formatted(BTreeMap<String, Option<String>>);
+
+impl Formatted {
+    /// Nothing if the text is not Rust.
+    ///
+    /// # Panics
+    /// If the text was not given to [`Formatter::format`].
+    pub fn get(&self, text: &str) -> Option<&str> {
+        self.0.get(text).expect("every text that is compared was formatted before").as_deref()
+    }
+}
+
 impl Formatter {
-    /// Formats several texts at once.
-    pub fn format_all(&self, texts: &[&str]) -> Result<Vec<String>> {
-        std::thread::scope(|threads| {
-            let running: Vec<_> = texts.iter().map(|text| threads.spawn(|| self.format(text))).collect();
-            running.into_iter().map(|thread| thread.join().expect("rustfmt's thread does not panic")).collect()
+    /// Formats texts in one process.
+    pub fn format(&self, texts: impl IntoIterator<Item = String>) -> Result<Formatted> {
+        let texts: BTreeSet<_> = texts.into_iter().collect();
+        // Without a place for temporary files, or with a text that rustfmt does not take, each one is formatted alone.
+        let mut together = self.format_together(&texts).unwrap_or_default();
+        let formatted = texts.iter().map(|text| match together.remove(text.as_str()) {
+            Some(formatted) => Ok((text.clone(), Some(formatted))),
+            None => Ok((text.clone(), self.format_alone(text)?)),
+        });
+        formatted.collect::<anyhow::Result<_>>().map(Formatted).map_err(|error| {
+            Failure::from(error.context("cannot format the generated code"))
+                .help("`rustup component add rustfmt` installs rustfmt; the variable RUSTFMT may name another one")
         })
     }
 
-    fn format(&self, text: &str) -> Result<String> {
-        match self.run(text) {
-            Ok(formatted) => Ok(formatted),
-            Err(error) => Err(Failure::from(error.context("cannot format the generated code"))
-                .help("`rustup component add rustfmt` installs rustfmt; the variable RUSTFMT may name another one")),
+    /// What one process makes of texts, those aside that it cannot be given as a file.
+    fn format_together<'a>(&self, texts: &'a BTreeSet<String>) -> anyhow::Result<BTreeMap<&'a str, String>> {
+        let directory = tempfile::tempdir()?;
+        let directory = Utf8Path::from_path(directory.path()).context("the temporary directory is not UTF-8")?;
+        let mut files = BTreeMap::new();
+        for (index, text) in texts.iter().enumerate() {
+            let Some(modules) = modules(text) else { continue };
+            let file = directory.join(index.to_string()).join("mod.rs");
+            write(&file, text)?;
+            for module in modules {
+                write(&file.with_file_name(module), "")?;
+            }
+            files.insert(text.as_str(), file);
         }
+        if files.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut command = self.command();
+        if let Some(configuration) = self.configuration() {
+            command.args(["--config-path", configuration.as_str()]);
+        }
+        let output = command.args(files.values()).stdin(Stdio::null()).output()?;
+        // A failure does not say which file it was about.
+        ensure!(output.status.success(), "rustfmt failed");
+        files.into_iter().map(|(text, file)| Ok((text, fs::read_to_string(file)?))).collect()
     }
 
-    fn run(&self, text: &str) -> anyhow::Result<String> {
-        let program = std::env::var_os("RUSTFMT").unwrap_or_else(|| "rustfmt".into());
-        let mut child = Command::new(&program)
-            .args(["--edition", &self.edition, "--quiet"])
-            .current_dir(&self.directory)
+    /// Formats a text in a process of its own. Nothing if it is not Rust.
+    fn format_alone(&self, text: &str) -> anyhow::Result<Option<String>> {
+        let mut command = self.command();
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .with_context(|| format!("{} does not run", program.to_string_lossy()))?;
+            .with_context(|| format!("{} does not run", program().to_string_lossy()))?;
         let mut input = child.stdin.take().expect("standard input is piped");
         let text = text.to_owned();
         // Written from a thread of its own: rustfmt may fill its output before it has read everything.
@@ -50,9 +94,99 @@ impl Formatter {
         let written = writer.join().expect("the writer does not panic");
         // A line that does not fit the host's settings is reported, and the text is there all the same.
         if !output.status.success() && output.stdout.is_empty() {
-            bail!("rustfmt failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+            if output.status.code() != Some(1) {
+                bail!("rustfmt failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+            }
+            return Ok(None);
         }
         written.context("rustfmt did not read its input")?;
-        String::from_utf8(output.stdout).context("rustfmt wrote no text")
+        String::from_utf8(output.stdout).context("rustfmt wrote no text").map(Some)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(program());
+        command.args(["--edition", &self.edition, "--quiet"]).current_dir(&self.directory);
+        command
+    }
+
+    /// The configuration that rustfmt would find for a file of the host.
+    fn configuration(&self) -> Option<Utf8PathBuf> {
+        let candidates = self
+            .directory
+            .ancestors()
+            .flat_map(|directory| [".rustfmt.toml", "rustfmt.toml"].map(|name| directory.join(name)));
+        candidates.into_iter().find(|file| file.is_file())
+    }
+}
+
+fn program() -> std::ffi::OsString {
+    std::env::var_os("RUSTFMT").unwrap_or_else(|| "rustfmt".into())
+}
+
+fn write(file: &Utf8Path, text: &str) -> std::io::Result<()> {
+    fs::create_dir_all(file.parent().expect("a file has a directory"))?;
+    fs::write(file, text)
+}
+
+/// The files of the modules that a text declares, beside it: rustfmt goes on there, and fails where there is none.
+/// Nothing if the text does not parse, or says itself where such a file is.
+fn modules(text: &str) -> Option<Vec<Utf8PathBuf>> {
+    let file = syn::parse_file(text).ok()?;
+    let mut found = Vec::new();
+    collect(&file.items, Utf8Path::new(""), &mut found)?;
+    Some(found)
+}
+
+fn collect(items: &[Item], directory: &Utf8Path, found: &mut Vec<Utf8PathBuf>) -> Option<()> {
+    for item in items {
+        let Item::Mod(module) = item else { continue };
+        if module.attrs.iter().any(|attribute| attribute.path().is_ident("path")) {
+            return None;
+        }
+        let place = directory.join(module.ident.unraw().to_string());
+        match &module.content {
+            Some((_, items)) => collect(items, &place, found)?,
+            None => found.push(place.with_extension("rs")),
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn formatter(directory: &str) -> Formatter {
+        Formatter { directory: directory.into(), edition: "2024".to_owned() }
+    }
+
+    #[test]
+    fn many_texts_are_formatted_as_each_one_alone() {
+        let texts = [
+            "mod b;\nmod a;\n\n#[cfg(test)] mod tests;",
+            "mod inner { mod deep;   fn f( ) {} }\n",
+            "#[path = \"elsewhere.rs\"] mod m;\nfn  g(){}\n",
+            "fn h(){let x=1;}\r\n",
+            "fn broken( {",
+            "",
+        ];
+        let formatter = formatter(env!("CARGO_MANIFEST_DIR"));
+        let formatted = formatter.format(texts.map(str::to_owned)).unwrap();
+        for text in texts {
+            let alone = if text.contains("broken") { None } else { formatter.format_alone(text).unwrap() };
+            assert_eq!(formatted.get(text), alone.as_deref(), "{text}");
+        }
+        assert_eq!(formatted.get(texts[0]), Some("mod a;\nmod b;\n\n#[cfg(test)]\nmod tests;\n"));
+    }
+
+    #[test]
+    fn the_configuration_above_a_host_counts() {
+        let host = tempfile::tempdir().unwrap();
+        let inner = host.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        fs::write(host.path().join("rustfmt.toml"), "tab_spaces = 2\n").unwrap();
+        let text = "fn f() { let x = 1; }".to_owned();
+        let formatted = formatter(inner.to_str().unwrap()).format([text.clone()]).unwrap();
+        assert_eq!(formatted.get(&text), Some("fn f() {\n  let x = 1;\n}\n"));
     }
 }

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use camino::{Utf8Path, Utf8PathBuf};
 use cargo_metadata::{Edition, Metadata, Package, Target, TargetKind};
 
+use crate::change::{Action, Change};
 use crate::failure::{Failure, Result};
 use crate::host::manifest::Manifest;
 use crate::host::modules::Crate;
@@ -109,13 +110,22 @@ impl Host {
         })
     }
 
+    /// From now on the host reads as if these changes had been made.
+    pub fn pend(&mut self, changes: &[Change]) -> Result<()> {
+        for change in changes.iter().filter(|change| change.writes()) {
+            let text = (change.action != Action::Removed).then(|| change.after.clone());
+            self.tree.pend(change.path.clone(), text);
+        }
+        if let Some(text) = self.tree.read(Utf8Path::new("Cargo.toml"))? {
+            self.manifest = self.manifest.with_text(&text)?;
+        }
+        Ok(())
+    }
+
     /// The Cargo.toml of a workspace around a new package, which cargo will want to list it.
     pub fn surrounding_workspace(&self) -> Option<Utf8PathBuf> {
         let above = self.tree.root().ancestors().skip(1).filter(|_| self.is_new());
-        above.map(|directory| directory.join("Cargo.toml")).find(|manifest| {
-            std::fs::read_to_string(manifest)
-                .is_ok_and(|text| text.lines().any(|line| line.trim_start().starts_with("[workspace")))
-        })
+        above.map(|directory| directory.join("Cargo.toml")).find(|manifest| is_workspace(manifest))
     }
 
     pub fn is_new(&self) -> bool {
@@ -165,6 +175,12 @@ impl Host {
     }
 }
 
+/// Whether a Cargo.toml is that of a workspace. One that cannot be read is not.
+pub fn is_workspace(manifest: &Utf8Path) -> bool {
+    std::fs::read_to_string(manifest)
+        .is_ok_and(|text| text.lines().any(|line| line.trim_start().starts_with("[workspace")))
+}
+
 fn canonical(directory: &Utf8Path) -> Result<Utf8PathBuf> {
     if !directory.is_dir() {
         return Err(Failure::usage(format!("--path: {directory} is not a directory"))
@@ -192,7 +208,7 @@ fn metadata(root: &Utf8Path) -> Result<Metadata> {
             "cargo cannot read Cargo.toml: {}",
             reason.trim().trim_start_matches("error: ")
         ))
-        .help("mend it until `cargo metadata` succeeds, then run this again"));
+        .help("fix it until `cargo metadata` succeeds, then run this again"));
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(cargo_metadata::MetadataCommand::parse(text).context("cargo metadata printed something unexpected")?)

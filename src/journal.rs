@@ -264,7 +264,7 @@ impl Journal {
             }
             let Some(Before { bytes, permissions }) = Before::read(&target)? else { continue };
             if Some(digest::of_bytes(&bytes)) != entry.before {
-                let kept = Utf8PathBuf::from(format!("{target}.orig"));
+                let kept = disk::kept_name(&target);
                 disk::write(&kept, &bytes, Some(permissions)).with_context(|| format!("cannot write {kept}"))?;
                 edited.push(kept.strip_prefix(&self.root).map_or_else(|_| kept.clone(), Utf8Path::to_owned));
             }

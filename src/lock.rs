@@ -1,10 +1,12 @@
-//! One run at a time in a package: a second one waits for the first. The lock is the system's own, on the package's
-//! directory, so nothing is left behind, and a process that died holds nothing.
+//! One run at a time in a workspace, whose packages may share migrations: a second one waits for the first. The lock is
+//! the system's own, on the workspace's directory, so nothing is left behind, and a process that died holds nothing.
 
 use std::fs::{File, TryLockError};
 use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
+
+use crate::host::is_workspace;
 
 /// Held until it is dropped. Where a file system knows no locks it holds nothing, and the run goes on all the same.
 #[derive(Debug)]
@@ -13,13 +15,13 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of the package in a directory, or of the nearest directory that exists if the package is still to
-    /// be made. Before it waits for another run it calls `waiting`, with the directory that the other one holds.
+    /// Takes the lock of the workspace that a package is in, of the package if it is in none, or of the nearest directory
+    /// that exists if the package is still to be made. Before it waits for another run it calls `waiting`, with the directory that the other one holds.
     pub fn take(path: &Utf8Path, waiting: impl Fn(&Utf8Path)) -> Self {
         loop {
             let Some(place) = place(path) else { return Self { _file: None } };
             let file = open(&place).and_then(|file| lock(file, || waiting(&place)));
-            // Another run may have made the package in the meantime.
+            // Another run may have made the package by now.
             if file.is_err() || self::place(path).as_ref() == Some(&place) {
                 return Self { _file: file.ok() };
             }
@@ -27,10 +29,12 @@ impl Lock {
     }
 }
 
-/// The nearest directory that exists.
+/// The directory of the workspace, or the nearest one that exists.
 fn place(path: &Utf8Path) -> Option<Utf8PathBuf> {
     let path = camino::absolute_utf8(path).ok()?;
-    path.ancestors().find(|directory| directory.is_dir())?.canonicalize_utf8().ok()
+    let nearest = path.ancestors().find(|directory| directory.is_dir())?.canonicalize_utf8().ok()?;
+    let workspace = nearest.ancestors().find(|directory| is_workspace(&directory.join("Cargo.toml")));
+    Some(workspace.unwrap_or(&nearest).to_owned())
 }
 
 fn lock(file: File, waiting: impl FnOnce()) -> io::Result<File> {

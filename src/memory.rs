@@ -8,66 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest;
 use crate::failure::{Failure, Result};
+use crate::given::Given;
 use crate::names::ModulePath;
+use crate::options::Resolved;
 use crate::schema::Schema;
 use crate::tree::Tree;
 
 pub const OPTIONS_FILE: &str = "sagents.toml";
 pub const DIRECTORY: &str = ".sagents";
-
-/// The options of a context as a person gave them; what is absent has its default.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Given {
-    pub scope: Option<String>,
-    pub owner_type: Option<String>,
-    pub owner_field: Option<String>,
-    pub owner_module: Option<String>,
-    pub owner_table: Option<String>,
-    pub owner_id: Option<String>,
-    pub scope_owner: Option<String>,
-    pub table_prefix: Option<String>,
-    pub database: Option<String>,
-    pub migrations: Option<Utf8PathBuf>,
-    /// `true` for `--no-wire`.
-    pub no_wire: Option<bool>,
-    /// `true` for `--no-tests`.
-    pub no_tests: Option<bool>,
-    /// How rows got their owner when it last changed.
-    pub backfill: Option<String>,
-    /// Generated files that are the host's now. There is no flag for it: people write it here.
-    pub ejected: Option<Vec<Utf8PathBuf>>,
-}
-
-impl Given {
-    /// What was said about an owner means nothing where there is none.
-    #[must_use]
-    pub fn without_owner(self) -> Self {
-        let (owner_field, owner_module, owner_table, owner_id, scope_owner) = (None, None, None, None, None);
-        Self { owner_field, owner_module, owner_table, owner_id, scope_owner, ..self }
-    }
-
-    /// What is given now wins over what was given before.
-    #[must_use]
-    pub fn over(self, before: Self) -> Self {
-        Self {
-            scope: self.scope.or(before.scope),
-            owner_type: self.owner_type.or(before.owner_type),
-            owner_field: self.owner_field.or(before.owner_field),
-            owner_module: self.owner_module.or(before.owner_module),
-            owner_table: self.owner_table.or(before.owner_table),
-            owner_id: self.owner_id.or(before.owner_id),
-            scope_owner: self.scope_owner.or(before.scope_owner),
-            table_prefix: self.table_prefix.or(before.table_prefix),
-            database: self.database.or(before.database),
-            migrations: self.migrations.or(before.migrations),
-            no_wire: self.no_wire.or(before.no_wire),
-            no_tests: self.no_tests.or(before.no_tests),
-            backfill: self.backfill.or(before.backfill),
-            ejected: self.ejected.or(before.ejected),
-        }
-    }
-}
 
 /// `sagents.toml`.
 #[derive(Debug, Default, Deserialize)]
@@ -86,7 +34,7 @@ impl Recorded {
             let place = error.span().map_or_else(String::new, |span| format!(":{}", line_of(&text, span.start)));
             Failure::usage(format!("{OPTIONS_FILE}{place}: {}", error.message())).help(match meant(error.message()) {
                 Some(key) => format!("did you mean `{key}`?"),
-                None => format!("mend {OPTIONS_FILE}, then run this again"),
+                None => format!("fix {OPTIONS_FILE}, then run this again"),
             })
         })
     }
@@ -106,21 +54,24 @@ pub fn options_text(tree: &Tree, context: &ModulePath, given: &Given) -> Result<
         .unwrap_or_default()
         .parse::<toml_edit::DocumentMut>()
         .map_err(|error| Failure::usage(format!("{OPTIONS_FILE}: {error}")))?;
-    let given = toml::to_string(given).expect("options are plain strings and booleans");
-    let given = given.parse::<toml_edit::DocumentMut>().expect("what toml writes, toml reads");
     let contexts = document.entry("contexts").or_insert_with(|| {
         let mut table = toml_edit::Table::new();
         table.set_implicit(true);
         table.into()
     });
+    // A person may have written any of these as an inline table.
+    let refuse = || Failure::usage(format!("{OPTIONS_FILE}: `contexts` is not a table of contexts"));
+    let contexts = contexts.as_table_like_mut().ok_or_else(refuse)?;
     let key = context.key();
-    let contexts = contexts.as_table_mut().expect("it was read as a table of contexts");
-    let entry = contexts.entry(&key).or_insert_with(toml_edit::table);
-    let entry = entry.as_table_like_mut().expect("it was read as a table of options");
-    for name in ["owner-field", "owner-module", "owner-table", "owner-id", "scope-owner", "backfill"] {
-        if !given.contains_key(name) {
-            entry.remove(name);
-        }
+    if !contexts.contains_key(&key) {
+        contexts.insert(&key, toml_edit::table());
+    }
+    let entry = contexts.get_mut(&key).and_then(toml_edit::Item::as_table_like_mut).ok_or_else(refuse)?;
+    let given = toml::to_string(given).expect("options are plain values");
+    let given = given.parse::<toml_edit::DocumentMut>().expect("what toml writes, toml reads");
+    let gone: Vec<_> = entry.iter().map(|(name, _)| name.to_owned()).filter(|name| !given.contains_key(name)).collect();
+    for name in gone {
+        entry.remove(&name);
     }
     for (name, value) in given.iter().filter(|(name, _)| *name != "ejected") {
         let mut value = value.clone();
@@ -138,24 +89,38 @@ pub fn options_text(tree: &Tree, context: &ModulePath, given: &Given) -> Result<
 /// What is known of the last run for a context.
 #[derive(Debug, Default)]
 pub struct Last {
-    pub schema: Option<Schema>,
+    pub schema: Option<RecordedSchema>,
     /// What the options resolved to.
-    pub resolved: toml::Table,
+    pub resolved: Option<Resolved>,
     pub files: Files,
     /// The files of the agent runtime, which belong to every context.
     pub runtime: Files,
+}
+
+/// The tables after the last emitted migration.
+#[derive(Debug)]
+pub struct RecordedSchema {
+    pub schema: Schema,
+    /// Of the file that it was read from.
+    pub digest: String,
 }
 
 /// `.sagents/<context>/files.toml`: what the generator put there. Texts are known by their digest.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
+    /// The digest of `schema.json`. The first version did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// What the newest emitted migration calls the tables that it leads to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tables: Option<String>,
     /// Created once, and the host's as soon as they are changed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub once: BTreeMap<Utf8PathBuf, String>,
-    /// Merged by reruns; each has its last rendering under `base/`, whose digest this is.
+    pub once: BTreeMap<Utf8PathBuf, Made>,
+    /// Merged by reruns; each has its last rendering under `base/`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub generated: BTreeMap<Utf8PathBuf, String>,
+    pub generated: BTreeMap<Utf8PathBuf, Rendered>,
     /// Files that were left with conflicts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub conflicts: BTreeMap<Utf8PathBuf, Conflict>,
@@ -164,6 +129,91 @@ pub struct Files {
     /// Emitted migrations, in order. They are never rewritten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub migrations: Vec<Emitted>,
+}
+
+/// A file that was created once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "MadeForm", into = "MadeForm")]
+pub struct Made {
+    /// The digest of the file.
+    pub file: String,
+    /// The digest of what it was formatted from.
+    pub text: Option<String>,
+}
+
+/// The first version recorded the digest of the file alone.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum MadeForm {
+    File(String),
+    Text { file: String, text: String },
+}
+
+impl From<MadeForm> for Made {
+    fn from(form: MadeForm) -> Self {
+        match form {
+            MadeForm::File(file) => Self { file, text: None },
+            MadeForm::Text { file, text } => Self { file, text: Some(text) },
+        }
+    }
+}
+
+impl From<Made> for MadeForm {
+    fn from(Made { file, text }: Made) -> Self {
+        match text {
+            None => Self::File(file),
+            Some(text) => Self::Text { file, text },
+        }
+    }
+}
+
+/// A generated file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "RenderedForm", into = "RenderedForm")]
+pub struct Rendered {
+    /// The digest of its last rendering.
+    pub base: String,
+    /// How the last run left it; unknown if the file has been ejected, deleted or has conflicts.
+    pub left: Option<Left>,
+}
+
+/// A generated file as a run left it. While it is like that, nothing has to be formatted to judge it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    pub file: String,
+    /// It has edits of the host's.
+    pub edited: bool,
+}
+
+/// The first version recorded the digest of the rendering alone.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum RenderedForm {
+    Base(String),
+    Left {
+        base: String,
+        file: String,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        edited: bool,
+    },
+}
+
+impl From<RenderedForm> for Rendered {
+    fn from(form: RenderedForm) -> Self {
+        match form {
+            RenderedForm::Base(base) => Self { base, left: None },
+            RenderedForm::Left { base, file, edited } => Self { base, left: Some(Left { file, edited }) },
+        }
+    }
+}
+
+impl From<Rendered> for RenderedForm {
+    fn from(Rendered { base, left }: Rendered) -> Self {
+        match left {
+            None => Self::Base(base),
+            Some(Left { file, edited }) => Self::Left { base, file, edited },
+        }
+    }
 }
 
 /// A merge that somebody has to finish. When they have, what was merged in is the base.
@@ -206,32 +256,26 @@ pub enum Base {
 impl Last {
     pub fn read(tree: &Tree, context: &ModulePath) -> Result<Self> {
         let schema = match tree.read(&schema_file(context))? {
-            Some(text) => Some(serde_json::from_str(&text).map_err(|error| damaged(&schema_file(context), &error))?),
+            Some(text) => Some(RecordedSchema {
+                schema: serde_json::from_str(&text).map_err(|error| damaged(&schema_file(context), &error))?,
+                digest: digest::of_text(&text),
+            }),
             None => None,
         };
         let resolved = match tree.read(&resolved_file(context))? {
-            Some(text) => toml::from_str(&text).map_err(|error| damaged(&resolved_file(context), &error.message()))?,
-            None => toml::Table::new(),
+            Some(text) => {
+                Some(toml::from_str(&text).map_err(|error| damaged(&resolved_file(context), &error.message()))?)
+            }
+            None => None,
         };
         let files = Files::read(tree, context)?;
         let runtime = Files::read(tree, &ModulePath::runtime())?;
         Ok(Self { schema, resolved, files, runtime })
     }
 
-    /// An option as it was resolved.
-    pub fn option(&self, name: &str) -> Option<&str> {
-        self.resolved.get(name).and_then(toml::Value::as_str)
-    }
-
     /// What was remembered with a home: the context, or the runtime.
     pub fn of(&self, home: &ModulePath) -> &Files {
         if *home == ModulePath::runtime() { &self.runtime } else { &self.files }
-    }
-
-    /// The scripts that make the tables, in order.
-    pub fn scripts(&self) -> Vec<Utf8PathBuf> {
-        let files = self.files.migrations.iter().map(|emitted| emitted.file.clone());
-        files.filter(|file| !file.as_str().ends_with(".down.sql")).collect()
     }
 }
 
@@ -245,7 +289,7 @@ impl Files {
 
     /// The last rendering of a file.
     pub fn base(&self, tree: &Tree, home: &ModulePath, path: &Utf8Path) -> Result<Base> {
-        kept(tree, self.generated.get(path), base_file(home, path))
+        kept(tree, self.generated.get(path).map(|rendered| &rendered.base), base_file(home, path))
     }
 
     /// What was merged into a file that got conflicts.
@@ -259,6 +303,13 @@ fn kept(tree: &Tree, expected: Option<&String>, file: Utf8PathBuf) -> Result<Bas
     let Some(expected) = expected else { return Ok(Base::Unknown) };
     let text = tree.read(&file)?.filter(|text| digest::of_text(text) == *expected);
     Ok(text.map_or(Base::Lost { file }, |text| Base::Known(text.replace("\r\n", "\n"))))
+}
+
+/// Whether a generated file is the context's own module, under either of the two names that it may have.
+pub fn is_root(path: &Utf8Path, context: &ModulePath) -> bool {
+    let name = Some(context.last().as_str());
+    let above = path.parent().and_then(Utf8Path::file_name);
+    if path.file_name() == Some("mod.rs") { above == name } else { path.file_stem() == name && above != name }
 }
 
 pub fn schema_file(context: &ModulePath) -> Utf8PathBuf {
@@ -283,12 +334,18 @@ pub fn merging_file(context: &ModulePath, path: &Utf8Path) -> Utf8PathBuf {
     directory(context).join("merging").join(path)
 }
 
+/// What to do where git merged two runs of sagents. Everything is there again, one change after the other.
+pub const AFTER_A_MERGE: &str = "take sagents.toml, .sagents/ and the migrations of sagents from one of them \
+     (`git checkout <branch> -- <paths>`), remove the other's migrations, and run the other's command again";
+
 fn directory(context: &ModulePath) -> Utf8PathBuf {
     Utf8Path::new(DIRECTORY).join(context.key().replace("::", "."))
 }
 
 fn damaged(path: &Utf8Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::usage(format!("{path} cannot be read: {error}")).help(format!("restore {path} from version control"))
+    Failure::usage(format!("{path} cannot be read: {error}")).help(format!(
+        "restore {path} from version control; after a merge of two branches that both ran sagents, {AFTER_A_MERGE}"
+    ))
 }
 
 /// The key that an unknown one was probably meant to be: ``unknown field `owner_type`, expected one of …``.

@@ -89,6 +89,13 @@ impl ModulePath {
         Ok(Self(names))
     }
 
+    /// Reads a key of `sagents.toml`. It starts below the crate's root, also where the first module is called like the
+    /// package.
+    pub fn parse_key(key: &str) -> Result<Self> {
+        let names = key.split("::").map(|segment| Name::parse_plain(CONTEXT, segment));
+        names.collect::<Result<_>>().map(Self)
+    }
+
     /// The agent runtime, which the contexts of a host share.
     pub fn runtime() -> Self {
         Self(vec![Name(RUNTIME.to_owned())])

@@ -3,24 +3,27 @@
 
 mod key;
 mod owner;
+mod rerun;
 mod reserved;
 
 pub use self::key::{OwnerTable, Storage};
 pub use self::owner::Owner;
+pub use self::rerun::carry;
 pub use self::reserved::RESERVED_TYPES;
 
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::owner::Inquiry;
 use self::reserved::CRATES;
 use crate::database::Database;
 use crate::failure::{Failure, Result};
+use crate::given::Given;
 use crate::host::Host;
 use crate::host::manifest::Sqlx;
-use crate::host::migrations;
+use crate::host::migrations::{self, Catalog};
 use crate::host::source::{self, Lookup};
-use crate::memory::{Given, Last, Recorded};
+use crate::memory::{Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
 use crate::schema::{self, OwnerColumn, OwnerKey};
 
@@ -40,6 +43,8 @@ pub struct Options {
     pub sqlx_name: Option<String>,
     /// How rows get another owner.
     pub backfill: Option<String>,
+    /// The host's own tables.
+    pub catalog: Catalog,
     /// What was assumed, for the report.
     pub notes: Vec<String>,
 }
@@ -117,6 +122,7 @@ impl Options {
             tests: !no_tests.unwrap_or(false),
             wire: !no_wire.unwrap_or(false),
             sqlx_name: sqlx.renamed,
+            catalog: found.catalog,
             notes,
             context,
             scope,
@@ -147,6 +153,7 @@ impl Options {
             owner_id: owner.map(|owner| key::id_name(owner.id).to_owned()),
             owner_table: owner.map(|owner| owner.table.as_ref().map_or("none".to_owned(), OwnerTable::shown)),
             owner_key: owner.and_then(|owner| owner.table.as_ref().map(|table| table.key.clone())),
+            owner_module: owner.and_then(|owner| owner.module.as_ref().map(TypePath::rust)),
             scope_owner: owner
                 .map(|owner| owner.access.steps.iter().map(|step| step.text.as_str()).collect::<Vec<_>>().join(".")),
             table_prefix: self.prefix.as_str().to_owned(),
@@ -170,7 +177,7 @@ fn is_untouched(lookup: &Lookup, scope: &TypePath, last: &Last, host: &Host) -> 
 }
 
 /// The options with every default filled in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Resolved {
     pub context: String,
@@ -185,6 +192,8 @@ pub struct Resolved {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_module: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scope_owner: Option<String>,
     pub table_prefix: String,
     pub database: Database,
@@ -196,19 +205,30 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Who owns the rows, by the names under which [`Last`] knows it.
-    pub fn owner(&self) -> [(&'static str, Option<&str>); 4] {
-        [
-            ("owner-type", Some(&self.owner_type)),
-            ("owner-field", self.owner_field.as_deref()),
-            ("owner-id", self.owner_id.as_deref()),
-            ("owner-table", self.owner_table.as_deref()),
-        ]
+    /// Whether the rows belong to the same owners, by the same key.
+    pub fn has_owner_of(&self, other: &Self) -> bool {
+        let owner = |of: &Self| {
+            let Self { owner_type, owner_field, owner_id, owner_table, .. } = of;
+            (owner_type.clone(), owner_field.clone(), owner_id.clone(), owner_table.clone())
+        };
+        owner(self) == owner(other)
+    }
+
+    /// One of the options that describe an owner, by its name in `sagents.toml`.
+    fn option(&self, name: &str) -> Option<String> {
+        match name {
+            "owner-field" => self.owner_field.clone(),
+            "owner-module" => self.owner_module.clone(),
+            "owner-table" => self.owner_table.clone(),
+            "owner-id" => self.owner_id.clone(),
+            "scope-owner" => self.scope_owner.clone(),
+            _ => None,
+        }
     }
 }
 
 pub const DEFAULT_PREFIX: &str = "sagents_";
-const DEFAULT_OWNER: &str = "user";
+pub const DEFAULT_OWNER: &str = "user";
 const DEFAULT_MIGRATIONS: &str = "migrations";
 
 /// The name of a package that `--init` makes.
@@ -232,6 +252,10 @@ fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) ->
     let first = context.names()[0].as_str();
     if ["main", "lib", "bin"].contains(&first) {
         return refuse(format!("src/{first} has a meaning for cargo"));
+    }
+    if scope.krate.is_none() && scope.modules.first().is_some_and(|module| module.as_str() == names::RUNTIME) {
+        return Err(Failure::usage(format!("--scope: `{}` would be in the agent runtime", scope.rust()))
+            .help("keep the scope in another module, for example `crate::accounts::Scope`"));
     }
     if first == names::RUNTIME {
         return refuse("`sagents` is kept for the agent runtime".to_owned());
@@ -309,7 +333,7 @@ fn refuse_mixed_migrations(
 }
 
 /// Relative to the package, and inside of what the generator may write to.
-fn migrations_directory(given: Option<&Utf8Path>, host: &Host) -> Result<Utf8PathBuf> {
+pub fn migrations_directory(given: Option<&Utf8Path>, host: &Host) -> Result<Utf8PathBuf> {
     let directory = given.unwrap_or(Utf8Path::new(DEFAULT_MIGRATIONS));
     let root = host.tree.root();
     let mut clean = root.to_owned();

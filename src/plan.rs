@@ -1,45 +1,54 @@
 //! Options, schema and host become a plan: an ordered map from path to what should stand there. Pure; the clock is a
 //! value. Planning a path twice is a bug that shows at once.
 
+mod tables;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use chrono::{DateTime, Utc};
 
+use self::tables::{Tables, tables};
 use crate::database::Database;
+use crate::digest;
 use crate::failure::{Failure, Result};
+use crate::given::Given;
 use crate::host::Host;
 use crate::host::manifest::{Need, SqlxVersion};
-use crate::host::migrations::{self, Catalog, Migrations};
 use crate::host::modules::{self, Declaration, Found, Module};
 use crate::host::source;
-use crate::memory::{self, Created, Given, Last};
+use crate::memory::{self, Created, Emitted, Last};
 use crate::names::{ModulePath, Name, crate_name};
 use crate::options::Options;
-use crate::schema::transition::{Addition, Wish, transition};
-use crate::schema::{self, Schema, sql};
-use crate::templates::{self, Files, Tables, Words};
+use crate::templates::{self, Files, Words};
 
 #[derive(Debug)]
 pub struct Plan {
     pub files: BTreeMap<Utf8PathBuf, Planned>,
     /// The lines that `--no-wire` leaves to the user, by file.
-    pub unwired: Vec<(Utf8PathBuf, Vec<String>)>,
-    /// Migrations that this run adds.
+    pub unwired: Unwired,
+    /// The migration that this run adds.
     pub migrations: Vec<Utf8PathBuf>,
+    /// Every emitted migration, those of this run included.
+    pub emitted: Vec<Emitted>,
+    /// Emitted once, and replaced by migrations of the host's own that make the same tables.
+    pub replaced: Vec<Utf8PathBuf>,
+    /// What the newest migration calls the tables.
+    pub tables: Option<String>,
+    /// The digest of the recorded schema.
+    pub schema: String,
     /// The migration is for empty tables only: nobody said who the new owners are.
     pub lacks_backfill: bool,
     /// The columns of former owners, which are still there.
     pub former_owners: Vec<String>,
-    /// They take the place of earlier ones, which were deleted before they ran.
-    pub migrations_anew: bool,
     /// The scope type, if the generator made it and nobody touched it since.
     pub scope: Option<Created>,
     /// Generated files that the host took over.
     pub ejected: Vec<Utf8PathBuf>,
     /// `sagents.toml` knew the context before.
     pub recorded: bool,
+    /// The context's files were deleted as a whole, and come back.
+    pub recreated: bool,
 }
 
 /// What a plan starts from, beside the options.
@@ -48,6 +57,8 @@ pub struct Start<'a> {
     pub given: &'a Given,
     pub last: &'a Last,
     pub recorded: bool,
+    /// The context's files were deleted as a whole, and come back.
+    pub recreated: bool,
     /// How rows get another owner, if that was said for this run.
     pub backfill: Option<&'a str>,
     pub drop_old_owner: bool,
@@ -71,24 +82,40 @@ pub enum Planned {
 }
 
 pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
-    let schema = schema::schema(&options.prefix, options.owner_column().as_ref());
+    let tables = tables(options, host, start)?;
     let mut builder = Builder::new(options, host, start);
-    builder.schema = schema.clone();
-    let migrations = builder.migrate(&schema)?;
-    builder.add_scope()?;
+    for (path, text) in tables.new.iter().chain(&tables.adopted) {
+        builder.add(path.clone(), Planned::Migration(text.clone()));
+    }
+    let scope = builder.add_scope()?;
     let module = builder.place(&options.context, true)?;
     builder.add_runtime()?;
-    let tables = builder.tables(migrations);
-    let words = Words::new(options, module.public, &crate_name(&host.package), &tables);
+    let words = Words::new(options, module.public, &crate_name(&host.package), &tables.for_tests(options));
     builder.add_files(&options.context, &module, templates::context(&words));
     builder.wire_manifest()?;
     if host.is_new() || builder.was_created(Utf8Path::new("src/main.rs")) {
         builder.add_init(&words);
     }
-    builder.remember()?;
-    Ok(builder.finish())
+    let schema = builder.remember(&tables)?;
+    let (files, unwired) = builder.finish();
+    Ok(Plan {
+        files,
+        unwired,
+        migrations: tables.new.iter().map(|(path, _)| path.clone()).collect(),
+        former_owners: tables.former_owners(),
+        emitted: tables.emitted,
+        replaced: tables.replaced,
+        tables: tables.name,
+        schema,
+        lacks_backfill: tables.lacks_backfill,
+        scope,
+        ejected: start.given.ejected.iter().flatten().map(|path| modules::clean(path)).collect(),
+        recorded: start.recorded,
+        recreated: start.recreated,
+    })
 }
 
+/// The files so far. A module may be declared in a file that was planned a moment before.
 struct Builder<'a> {
     options: &'a Options,
     host: &'a Host,
@@ -96,33 +123,12 @@ struct Builder<'a> {
     files: BTreeMap<Utf8PathBuf, Planned>,
     /// The host's files that get lines added, as they are so far.
     edits: BTreeMap<Utf8PathBuf, (String, Vec<String>)>,
-    migrations: Vec<Utf8PathBuf>,
-    migrations_anew: bool,
-    /// The tables after all migrations, and the columns that the host added: to which table, and as what.
-    schema: Schema,
-    additions: Vec<(usize, String)>,
-    lacks_backfill: bool,
-    scope: Option<Created>,
 }
 
 impl<'a> Builder<'a> {
     fn new(options: &'a Options, host: &'a Host, start: Start<'a>) -> Self {
         let edits = host.laid.iter().map(|(path, text)| (path.clone(), (text.clone(), Vec::new()))).collect();
-        let (files, migrations) = (BTreeMap::new(), Vec::new());
-        let schema = Schema { tables: Vec::new() };
-        Self {
-            options,
-            host,
-            start,
-            files,
-            edits,
-            migrations,
-            migrations_anew: false,
-            schema,
-            additions: Vec::new(),
-            lacks_backfill: false,
-            scope: None,
-        }
+        Self { options, host, start, files: BTreeMap::new(), edits }
     }
 
     fn add(&mut self, path: impl Into<Utf8PathBuf>, planned: Planned) {
@@ -131,135 +137,10 @@ impl<'a> Builder<'a> {
         assert!(before.is_none(), "{path} is planned twice");
     }
 
-    /// Plans the migration that makes the tables, or makes them what they should be, unless they are that already.
-    /// Returns every script so far, in order.
-    fn migrate(&mut self, schema: &Schema) -> Result<Vec<Utf8PathBuf>> {
-        let last = self.start.last;
-        // A migration that was deleted before it ran is as good as never emitted.
-        let emitted = last.scripts();
-        self.migrations_anew = !emitted.is_empty() && emitted.iter().all(|path| !self.host.tree.is_file(path));
-        let directory = &self.options.migrations;
-        let found = migrations::read(&self.host.tree, directory, self.options.database)?;
-        if let Some(before) = last.schema.as_ref().filter(|_| !self.migrations_anew) {
-            return self.change_tables(before, schema, &found);
-        }
-        if let Some(adopted) = self.adopt(schema, &found)? {
-            return Ok(adopted);
-        }
-        if let Some(table) = schema.tables.iter().find(|table| found.catalog.table(&table.name).is_some()) {
-            return Err(Failure::decision(format!(
-                "the migrations in {directory} make a table `{}` already",
-                table.name
-            ))
-            .help("choose other names with --table-prefix"));
-        }
-        let prefix = self.options.prefix.as_str();
-        let subject = if prefix.is_empty() { format!("{}_", self.options.context.last()) } else { prefix.to_owned() };
-        let name = format!("create_{}persistence", with_underscore(&subject));
-        let (up, down) = (sql::create(schema, self.options.database), sql::drop(schema, self.options.database));
-        self.emit(&found, &name, up, down);
-        let forward = self.migrations.iter().filter(|path| !path.as_str().ends_with(".down.sql"));
-        Ok(forward.cloned().collect())
-    }
-
-    /// Plans the migration that makes the tables what they should be, if they are not.
-    fn change_tables(&mut self, before: &Schema, schema: &Schema, found: &Migrations) -> Result<Vec<Utf8PathBuf>> {
-        let (last, database) = (self.start.last, self.options.database);
-        let mut scripts = last.scripts();
-        let additions = additions(before, &found.catalog);
-        self.additions = additions
-            .iter()
-            .filter_map(|addition| {
-                let place = before.tables.iter().position(|table| table.name == addition.table)?;
-                Some((place, addition.definition.clone()))
-            })
-            .collect();
-        let wish = Wish {
-            backfill: self.start.backfill,
-            drop_old_owner: self.start.drop_old_owner,
-            same_owner: last.option("owner-type") == Some(self.options.resolved().owner_type.as_str()),
-            additions: &additions,
-        };
-        let Some(transition) = transition(before, schema, &wish)? else {
-            // Columns of former owners may be there still.
-            self.schema = before.clone();
-            return Ok(scripts);
-        };
-        if let Some(gone) = scripts.iter().find(|path| !self.host.tree.is_file(path)) {
-            return Err(Failure::decision(format!(
-                "{gone} was emitted and is gone, so the tables are not what they were"
-            ))
-            .help(format!("restore {gone} from version control")));
-        }
-        if transition.builds_anew(database) {
-            refuse_keys_of_others(before, &found.catalog)?;
-        }
-        self.lacks_backfill = transition.lacks_backfill();
-        self.emit(found, &transition.name(), transition.up(database), transition.down(database));
-        self.schema = transition.schema().clone();
-        let forward = self.migrations.iter().filter(|path| !path.as_str().ends_with(".down.sql"));
-        scripts.extend(forward.cloned());
-        Ok(scripts)
-    }
-
-    /// How the generated tests make the tables.
-    fn tables(&self, scripts: Vec<Utf8PathBuf>) -> Tables {
-        if scripts.len() == 1 && self.additions.is_empty() {
-            return Tables::Scripts(scripts);
-        }
-        let database = self.options.database;
-        let mut text = sql::create(&self.schema, database);
-        if !self.additions.is_empty() {
-            text.push_str("\n-- What this project added.\n");
-        }
-        for (place, definition) in &self.additions {
-            let table = database.quote(&self.schema.tables[*place].name);
-            let _ = writeln!(text, "ALTER TABLE {table} ADD COLUMN {definition};");
-        }
-        Tables::Text(text)
-    }
-
-    /// A project that lost its memory: the migration that a first run would write is there, under whatever version.
-    fn adopt(&mut self, schema: &Schema, found: &Migrations) -> Result<Option<Vec<Utf8PathBuf>>> {
-        let (directory, database) = (&self.options.migrations, self.options.database);
-        let texts = [sql::create(schema, database), sql::drop(schema, database)];
-        let mut scripts = Vec::new();
-        for name in &found.files {
-            let path = directory.join(name);
-            let text = self.host.tree.read(&path)?.unwrap_or_default().replace("\r\n", "\n");
-            if texts.contains(&text) {
-                scripts.push((path, text));
-            }
-        }
-        if !self.start.recorded || !scripts.iter().any(|(_, text)| *text == texts[0]) {
-            return Ok(None);
-        }
-        for (path, text) in &scripts {
-            self.add(path.clone(), Planned::Migration(text.clone()));
-        }
-        let forward = scripts.into_iter().filter(|(_, text)| *text == texts[0]);
-        Ok(Some(forward.map(|(path, _)| path).collect()))
-    }
-
-    fn emit(&mut self, found: &Migrations, name: &str, up: String, down: String) {
-        let directory = &self.options.migrations;
-        let stem = format!("{}_{name}", found.next_version(self.start.now));
-        if found.habit.reversible {
-            self.add_migration(directory.join(format!("{stem}.down.sql")), down);
-            self.add_migration(directory.join(format!("{stem}.up.sql")), up);
-        } else {
-            self.add_migration(directory.join(format!("{stem}.sql")), up);
-        }
-    }
-
-    fn add_migration(&mut self, path: Utf8PathBuf, text: String) {
-        self.migrations.push(path.clone());
-        self.add(path, Planned::Migration(text));
-    }
-
-    fn add_scope(&mut self) -> Result<()> {
+    /// Plans the scope type if the host has none, and returns what was made of it.
+    fn add_scope(&mut self) -> Result<Option<Created>> {
         if !self.options.create_scope {
-            return Ok(());
+            return Ok(None);
         }
         let modules = &self.options.scope.modules;
         let module = if modules.is_empty() {
@@ -268,7 +149,7 @@ impl<'a> Builder<'a> {
             self.place(&ModulePath::of(modules.iter().cloned()), false)?
         };
         let text = templates::scope_type(self.options, module.public);
-        self.scope = Some(Created { file: module.file.clone(), text: text.clone() });
+        let created = Some(Created { file: module.file.clone(), text: text.clone() });
         let newline = |existing: &str| if existing.contains("\r\n") { "\r\n" } else { "\n" };
         if let (Some(before), Some(existing)) = (&self.start.last.files.scope, self.current(&module.file)?)
             && before.file == module.file
@@ -279,7 +160,7 @@ impl<'a> Builder<'a> {
                 replaced.replace_range(place, &text.trim_end().replace('\n', newline(&existing)));
                 self.edit(module.file, replaced, format!("pub struct {}", self.options.scope.name));
             }
-            return Ok(());
+            return Ok(created);
         }
         if let Some(existing) = self.current(&module.file)?
             && !self.was_created(&module.file)
@@ -304,7 +185,7 @@ impl<'a> Builder<'a> {
                 .map_or("the application".to_owned(), |owner| format!("which {}", owner.noun));
             self.add(module.file, Planned::Once(format!("//! Who is asking, and for {noun}.\n\n{text}")));
         }
-        Ok(())
+        Ok(created)
     }
 
     fn add_runtime(&mut self) -> Result<()> {
@@ -339,10 +220,20 @@ impl<'a> Builder<'a> {
             Failure::usage(format!("`{}` is, or is inside of, a module that is written inline in {file}", path.rust()))
                 .help("move that module to a file of its own, or choose another path")
         };
-        let (mut module, depth) = match modules::find(&self.host.tree, &self.host.krate, path.names())? {
-            Found::Module(module) => return Ok(module),
-            Found::Inline { file } => return Err(inline(&file)),
-            Found::Missing { parent, depth } => (parent, depth),
+        let krate = &self.host.krate;
+        let (mut module, depth) = match modules::find(&self.host.tree, krate, path.names()) {
+            Ok(Found::Module(module)) => return Ok(module),
+            Ok(Found::Inline { file }) => return Err(inline(&file)),
+            Ok(Found::Missing { parent, depth }) => (parent, depth),
+            // Its file was deleted, and the line that declares it was not.
+            Err(failure) if self.start.recreated && *path == self.options.context => {
+                let (last, above) = path.names().split_last().expect("a context has a name");
+                return match modules::find(&self.host.tree, krate, above)? {
+                    Found::Module(parent) => Ok(modules::child(krate, &parent, last, krate.library)),
+                    Found::Inline { .. } | Found::Missing { .. } => Err(failure),
+                };
+            }
+            Err(failure) => return Err(failure),
         };
         let missing = &path.names()[depth..];
         if depth == 0 && self.host.manifest.dependency_crates().iter().any(|krate| krate == missing[0].as_str()) {
@@ -428,16 +319,18 @@ fn main() {
         self.add(".gitignore", Planned::Once(ignored.to_owned()));
     }
 
-    /// What the next run needs to know of the options and the tables. `change` remembers the files.
-    fn remember(&mut self) -> Result<()> {
+    /// What the next run needs to know of the options and the tables. `change` remembers the files. Returns the digest of
+    /// the schema.
+    fn remember(&mut self, tables: &Tables) -> Result<String> {
         let context = &self.options.context;
         let resolved = toml::to_string(&self.options.resolved()).expect("resolved options are plain values");
-        let schema = serde_json::to_string_pretty(&self.schema).expect("a schema is plain data") + "\n";
+        let schema = serde_json::to_string_pretty(&tables.schema).expect("a schema is plain data") + "\n";
+        let digest = digest::of_text(&schema);
         self.add(memory::resolved_file(context), Planned::Memory(resolved));
         self.add(memory::schema_file(context), Planned::Memory(schema));
         let options = memory::options_text(&self.host.tree, context, self.start.given)?;
         self.add(memory::OPTIONS_FILE, Planned::Memory(options));
-        Ok(())
+        Ok(digest)
     }
 
     fn current(&self, path: &Utf8Path) -> Result<Option<String>> {
@@ -453,7 +346,8 @@ fn main() {
         edit.1.push(added);
     }
 
-    fn finish(mut self) -> Plan {
+    /// The files, and the lines that are left to the user.
+    fn finish(mut self) -> (BTreeMap<Utf8PathBuf, Planned>, Unwired) {
         let mut unwired = Vec::new();
         for (path, (text, added)) in std::mem::take(&mut self.edits) {
             if self.options.wire || self.host.is_new() {
@@ -462,20 +356,12 @@ fn main() {
                 unwired.push((path, added));
             }
         }
-        let ejected = self.start.given.ejected.clone().unwrap_or_default();
-        Plan {
-            files: self.files,
-            unwired,
-            migrations: self.migrations,
-            lacks_backfill: self.lacks_backfill,
-            former_owners: former_owners(&self.schema),
-            migrations_anew: self.migrations_anew,
-            scope: self.scope,
-            ejected,
-            recorded: self.start.recorded,
-        }
+        (self.files, unwired)
     }
 }
+
+/// Lines for the user to add, by file.
+pub type Unwired = Vec<(Utf8PathBuf, Vec<String>)>;
 
 /// The crates that the generated code names.
 fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
@@ -516,50 +402,6 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         }
     }
     Ok(needs)
-}
-
-fn former_owners(schema: &Schema) -> Vec<String> {
-    let conversations = schema.tables.first().into_iter().flat_map(|table| &table.columns);
-    conversations.filter(|column| column.retired).map(|column| column.name.clone()).collect()
-}
-
-/// The columns that migrations of the host's own added to our tables.
-fn additions(schema: &Schema, catalog: &Catalog) -> Vec<Addition> {
-    let mut additions = Vec::new();
-    for table in &schema.tables {
-        let Some(found) = catalog.table(&table.name) else { continue };
-        for column in found.columns.iter().filter(|column| table.column(&column.name).is_none()) {
-            additions.push(Addition {
-                table: table.name.clone(),
-                column: column.name.clone(),
-                definition: column.definition.clone(),
-            });
-        }
-    }
-    additions
-}
-
-/// Where tables are built anew, what refers to them from outside would be deleted with the old ones.
-fn refuse_keys_of_others(schema: &Schema, catalog: &Catalog) -> Result<()> {
-    let own = |name: &str| schema.tables.iter().any(|table| table.name.eq_ignore_ascii_case(name));
-    for table in &schema.tables {
-        if let Some(other) = catalog.referring(&table.name).find(|other| !own(&other.name)) {
-            return Err(Failure::decision(format!(
-                "the table `{}` has a foreign key to `{}`, which SQLite has to build anew: its rows would go with the old one",
-                other.name, table.name
-            ))
-            .help(format!(
-                "take that foreign key away in a migration of your own, run this again, and add it again afterwards; \
-                 or let `{}` refer to nothing",
-                other.name
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn with_underscore(subject: &str) -> String {
-    if subject.ends_with('_') { subject.to_owned() } else { format!("{subject}_") }
 }
 
 fn undeclared(file: &Utf8Path, name: &Name) -> Failure {

@@ -4,12 +4,14 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use camino::Utf8PathBuf;
 use serde::Serialize;
 use similar::TextDiff;
 
 use crate::change::{Action, Change};
 use crate::failure::{Exit, Failure};
+use crate::generation::Generation;
+use crate::given::Dropped;
+use crate::next::Step;
 use crate::options::Resolved;
 use crate::verdict::{self, Problem, State, Verdict};
 
@@ -20,30 +22,20 @@ const RED: Style = AnsiColor::Red.on_default();
 const CYAN: Style = AnsiColor::Cyan.on_default();
 
 /// What a run did, or would do.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
-    pub resolved: &'a Resolved,
-    pub changes: &'a [Change],
-    pub unwired: &'a [(Utf8PathBuf, Vec<String>)],
-    pub notes: &'a [String],
-    pub next: &'a [Step],
+    pub generation: &'a Generation,
     pub dry_run: bool,
-}
-
-/// Something that is left to the user: a command, and why.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
-    pub command: String,
-    pub why: String,
 }
 
 impl Report<'_> {
     pub fn text(&self) -> String {
+        let Generation { resolved: _, dropped, notes, unwired, next, changes } = self.generation;
         let mut text = self.headline();
-        if self.changes.iter().any(shows) {
+        if changes.iter().any(shows) {
             text.push('\n');
         }
-        for change in self.changes.iter().filter(|change| shows(change)) {
+        for change in changes.iter().filter(|change| shows(change)) {
             let (style, word) = word(change.action);
             let remark = remark(change.action);
             let _ = writeln!(text, "  {style}{word:9}{style:#} {}{remark}", change.path);
@@ -51,30 +43,37 @@ impl Report<'_> {
                 let _ = writeln!(text, "            {CYAN}+ {line}{CYAN:#}");
             }
         }
-        for (path, lines) in self.unwired {
+        if !dropped.is_empty() {
+            text.push('\n');
+        }
+        for Dropped { option, value, described } in dropped {
+            let _ = writeln!(text, "{YELLOW}dropped:{YELLOW:#} {option} = {value}, it described {described}");
+        }
+        for (path, lines) in unwired {
             let _ = writeln!(text, "\n{BOLD}Add to {path}:{BOLD:#}");
             for line in lines {
                 let _ = writeln!(text, "  {line}");
             }
         }
-        for note in self.notes {
+        for note in notes {
             let _ = writeln!(text, "\n{YELLOW}Note:{YELLOW:#} {note}");
         }
-        if !self.next.is_empty() && !self.dry_run {
+        if !next.is_empty() && !self.dry_run {
             let _ = writeln!(text, "\n{BOLD}Next:{BOLD:#}");
-            let width = self.next.iter().map(|step| step.command.len()).max().unwrap_or_default();
-            for step in self.next {
+            let width = next.iter().map(|step| step.command.len()).max().unwrap_or_default();
+            for step in next {
                 let _ = writeln!(text, "  {CYAN}{:width$}{CYAN:#}  # {}", step.command, step.why);
             }
         }
         text
     }
 
-    pub fn json(&self) -> String {
-        pretty(&self.value())
+    /// With the failure that the run ended with, if files were written all the same.
+    pub fn json(&self, failure: Option<&Failure>) -> String {
+        pretty(&self.value(failure))
     }
 
-    pub fn value(&self) -> serde_json::Value {
+    pub fn value(&self, failure: Option<&Failure>) -> serde_json::Value {
         #[derive(Serialize)]
         struct File<'a> {
             path: &'a str,
@@ -101,27 +100,35 @@ impl Report<'_> {
             options: &'a Resolved,
             files: Vec<File<'a>>,
             unwired: Vec<Unwired<'a>>,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            dropped: &'a [Dropped],
             notes: &'a [String],
             next: &'a [Step],
+            #[serde(flatten)]
+            failure: Option<FailureJson<'a>>,
         }
+        let Generation { resolved, dropped, notes, unwired, next, changes } = self.generation;
         let json = Json {
-            context: &self.resolved.context,
-            changed: self.changes.iter().any(Change::writes),
+            context: &resolved.context,
+            changed: changes.iter().any(Change::writes),
             dry_run: self.dry_run,
-            options: self.resolved,
-            files: self.changes.iter().map(File::of).collect(),
-            unwired: self.unwired.iter().map(|(path, lines)| Unwired { path: path.as_str(), lines }).collect(),
-            notes: self.notes,
-            next: self.next,
+            options: resolved,
+            files: changes.iter().map(File::of).collect(),
+            unwired: unwired.iter().map(|(path, lines)| Unwired { path: path.as_str(), lines }).collect(),
+            dropped,
+            notes,
+            next,
+            failure: failure.map(FailureJson::of),
         };
         serde_json::to_value(json).expect("a report is plain data")
     }
 
     fn headline(&self) -> String {
-        let Resolved { context, owner_type, owner_field, owner_id, table_prefix, database, .. } = self.resolved;
-        let verb = match (self.dry_run, self.changes.iter().any(Change::writes)) {
-            _ if self.changes.iter().any(Change::is_undecided) => "Needs a decision:",
-            _ if self.changes.iter().any(|change| change.action == Action::Unresolved) => "Has conflicts:",
+        let Generation { resolved, changes, .. } = self.generation;
+        let Resolved { context, owner_type, owner_field, owner_id, table_prefix, database, .. } = resolved;
+        let verb = match (self.dry_run, changes.iter().any(Change::writes)) {
+            _ if changes.iter().any(Change::is_undecided) => "Needs a decision:",
+            _ if changes.iter().any(|change| change.action == Action::Unresolved) => "Has conflicts:",
             (_, false) => "Up to date:",
             (true, true) => "Would generate",
             (false, true) => "Generated",
@@ -135,9 +142,9 @@ impl Report<'_> {
 }
 
 /// The whole difference, as `patch` reads it. The generator's memory is left out.
-pub fn diff(changes: &[Change]) -> String {
+pub fn diff<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
     let mut text = String::new();
-    for change in changes.iter().filter(|change| !change.memory && change.writes()) {
+    for change in changes.into_iter().filter(|change| !change.memory && change.writes()) {
         let before = change.before.as_deref().unwrap_or_default();
         let from = if change.before.is_some() { format!("a/{}", change.path) } else { "/dev/null".to_owned() };
         let difference = TextDiff::from_lines(before, &change.after);
@@ -173,6 +180,7 @@ pub fn list(contexts: &[Resolved]) -> String {
             owner_id,
             owner_table,
             owner_key,
+            owner_module: _,
             scope_owner,
             table_prefix,
             database,
@@ -218,15 +226,22 @@ pub fn failure(failure: &Failure) -> String {
 }
 
 pub fn failure_json(failure: &Failure) -> String {
-    #[derive(Serialize)]
-    struct Json<'a> {
-        error: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        help: Option<&'a str>,
-        exit: u8,
+    pretty(&FailureJson::of(failure))
+}
+
+#[derive(Serialize)]
+struct FailureJson<'a> {
+    error: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<&'a str>,
+    exit: u8,
+}
+
+impl<'a> FailureJson<'a> {
+    fn of(failure: &'a Failure) -> Self {
+        let Failure { exit, what, help } = failure;
+        Self { error: what, help: help.as_deref(), exit: *exit as u8 }
     }
-    let Failure { exit, what, help } = failure;
-    pretty(&Json { error: what, help: help.as_deref(), exit: *exit as u8 })
 }
 
 /// The question that is asked on a terminal when `--scope` is missing.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::TablePrefix;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, std::default::Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {
     pub tables: Vec<Table>,
 }

@@ -10,8 +10,8 @@ use crate::options::{Options, Owner, RESERVED_TYPES, Storage};
 /// How generated tests make the tables.
 #[derive(Debug)]
 pub enum Tables {
-    /// By the migrations, relative to the package.
-    Scripts(Vec<Utf8PathBuf>),
+    /// By the migration, relative to the package.
+    Script(Utf8PathBuf),
     /// By the tables as they are now: migrations that changed them need the host's own tables and rows.
     Text(String),
 }
@@ -105,6 +105,7 @@ impl Words {
             wire: _,
             sqlx_name: _,
             backfill: _,
+            catalog: _,
             notes: _,
         } = options;
         let table = |suffix: &str| database.quote(&format!("{}{suffix}", prefix.as_str()));
@@ -148,10 +149,9 @@ impl Words {
             owner_param: if_owner("owner: &Owner,", ""),
             owner_json: if_owner("owner.to_json()", "Owner::to_json()"),
             migrations: match tables {
-                Tables::Scripts(scripts) => scripts
-                    .iter()
-                    .map(|script| format!(r#"include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{script}"))"#))
-                    .collect(),
+                Tables::Script(script) => {
+                    vec![format!(r#"include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{script}"))"#)]
+                }
                 Tables::Text(text) => vec![format!("r#\"\n{text}\"#")],
             },
             stand_in: owner.as_ref().and_then(|owner| stand_in(owner, *database)),
@@ -171,7 +171,7 @@ impl Words {
 
 impl OwnerWords {
     fn new(owner: &Owner, database: Database) -> Self {
-        let Owner { noun, field, id, storage, table: _, access, link } = owner;
+        let Owner { noun, field, id, storage, table: _, access, module: _, link } = owner;
         let field = field.as_str();
         let (read, value) = read_owner(access, *id);
         let optional = access.steps.iter().any(|step| step.optional);

@@ -1,7 +1,7 @@
 //! The files of a host package as the generator sees them: the disk, and over it what `--init` is about to put there.
 //! Reads only. Every path is relative to the package's directory and uses `/`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
 use anyhow::Context as _;
@@ -13,6 +13,8 @@ use crate::failure::{Failure, Result};
 pub struct Tree {
     root: Utf8PathBuf,
     overlay: BTreeMap<Utf8PathBuf, String>,
+    /// What is about to be written, or removed, for other contexts of the same run.
+    pending: BTreeMap<Utf8PathBuf, Option<String>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +26,17 @@ pub enum Kind {
 
 impl Tree {
     pub fn new(root: impl Into<Utf8PathBuf>) -> Self {
-        Self { root: root.into(), overlay: BTreeMap::new() }
+        Self { root: root.into(), overlay: BTreeMap::new(), pending: BTreeMap::new() }
     }
 
     /// Lays a file over the disk: it reads as if it were already there.
     pub fn lay(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<String>) {
         self.overlay.insert(path.into(), text.into());
+    }
+
+    /// From now on a file reads as if it had been written, or removed, on the disk.
+    pub fn pend(&mut self, path: impl Into<Utf8PathBuf>, text: Option<String>) {
+        self.pending.insert(path.into(), text);
     }
 
     pub fn root(&self) -> &Utf8Path {
@@ -46,6 +53,9 @@ impl Tree {
 
     /// As [`Tree::read`], without the overlay.
     pub fn read_disk(&self, path: &Utf8Path) -> Result<Option<String>> {
+        if let Some(pending) = self.pending.get(path) {
+            return Ok(pending.clone());
+        }
         match std::fs::read_to_string(self.root.join(path)) {
             Ok(text) => Ok(Some(text)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
@@ -55,9 +65,13 @@ impl Tree {
 
     pub fn kind(&self, path: &Utf8Path) -> Kind {
         let full = self.root.join(path);
-        if self.overlay.contains_key(path) || full.is_file() {
+        let is_file = || match self.pending.get(path) {
+            Some(pending) => pending.is_some(),
+            None => full.is_file(),
+        };
+        if self.overlay.contains_key(path) || is_file() {
             Kind::File
-        } else if full.is_dir() {
+        } else if full.is_dir() || self.pending_in(path).next().is_some() {
             Kind::Directory
         } else {
             Kind::Missing
@@ -71,19 +85,23 @@ impl Tree {
     /// The names in a directory, sorted; none if there is no such directory. Laid files are not listed.
     pub fn list(&self, path: &Utf8Path) -> Result<Vec<String>> {
         let entries = match self.root.join(path).read_dir_utf8() {
-            Ok(entries) => entries,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return Ok(Vec::new());
-            }
+            Ok(entries) => Some(entries),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
             Err(error) => return Err(unreadable(path, error)),
         };
-        let mut names = Vec::new();
-        for entry in entries {
+        let mut names: BTreeSet<_> = self.pending_in(path).map(str::to_owned).collect();
+        for entry in entries.into_iter().flatten() {
             let entry = entry.with_context(|| format!("cannot read {path}"))?;
-            names.push(entry.file_name().to_owned());
+            names.insert(entry.file_name().to_owned());
         }
-        names.sort();
-        Ok(names)
+        names.retain(|name| self.pending.get(&path.join(name)) != Some(&None));
+        Ok(names.into_iter().collect())
+    }
+
+    /// The names of what is about to be written in a directory.
+    fn pending_in(&self, directory: &Utf8Path) -> impl Iterator<Item = &str> {
+        let written = self.pending.iter().filter(|(_, text)| text.is_some());
+        written.filter_map(move |(path, _)| Some(path.strip_prefix(directory).ok()?.components().next()?.as_str()))
     }
 }
 

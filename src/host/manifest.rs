@@ -84,6 +84,11 @@ impl Manifest {
         })
     }
 
+    /// The same package with another text of its Cargo.toml.
+    pub fn with_text(&self, text: &str) -> Result<Self> {
+        Ok(Self { document: parse(&self.path, text)?, ..self.clone() })
+    }
+
     pub fn sqlx(&self) -> Result<Sqlx> {
         let Some(entry) = self.find(NORMAL, SQLX).or_else(|| self.find(DEV, SQLX)).or_else(|| self.shared(SQLX)) else {
             let version = self.locked_sqlx();

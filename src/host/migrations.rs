@@ -66,6 +66,15 @@ pub fn read(tree: &Tree, directory: &Utf8Path, database: Database) -> Result<Mig
 }
 
 impl Migrations {
+    /// Pairs of scripts that have one version, and are not the two directions of one migration.
+    pub fn same_version(&self) -> Vec<(&str, &str)> {
+        let scripts: Vec<_> = self.files.iter().filter_map(|file| Script::of(file)).collect();
+        let is_same = |pair: &&[Script]| {
+            pair[0].version == pair[1].version && (pair[0].kind, pair[1].kind) != (Kind::Down, Kind::Up)
+        };
+        scripts.windows(2).filter(is_same).map(|pair| (pair[0].file, pair[1].file)).collect()
+    }
+
     /// The version for a new migration, later than all there. `now` is the clock as a value.
     pub fn next_version(&self, now: chrono::DateTime<chrono::Utc>) -> String {
         let following = self.last.map_or(1, |last| last.saturating_add(1));

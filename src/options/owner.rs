@@ -6,10 +6,10 @@ use camino::Utf8Path;
 use super::key::{self, OwnerTable, Storage, check_table, id_of, key_of, rust_type, seen, storage_of, stored};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
+use crate::given::Given;
 use crate::host::Host;
 use crate::host::migrations::Migrations;
 use crate::host::source::{self, Access, IdType, Lookup, Seen, Step};
-use crate::memory::Given;
 use crate::names::{ModulePath, Name, TypePath, plural};
 use crate::schema;
 
@@ -21,6 +21,8 @@ pub struct Owner {
     pub storage: Storage,
     pub table: Option<OwnerTable>,
     pub access: Access,
+    /// Its Rust type, if that was said.
+    pub module: Option<TypePath>,
     /// The owner's type, if it can be linked to.
     pub link: Option<TypePath>,
 }
@@ -76,8 +78,8 @@ impl Inquiry<'_> {
                 rust_type(id)
             )),
         }
-        let link = self.link(&noun, module)?;
-        Ok(Owner { noun, field, id, storage, table: table.map(|(table, _)| table), access, link })
+        let link = self.link(&noun, module.clone())?;
+        Ok(Owner { noun, field, id, storage, table: table.map(|(table, _)| table), access, module, link })
     }
 
     /// With `--owner-type none`, an option about the owner contradicts it.

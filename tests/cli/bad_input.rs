@@ -83,7 +83,7 @@ fn a_package_has_to_have_a_crate_for_the_code() {
     Caused by:
       no targets specified in the manifest
       either src/lib.rs, src/main.rs, a [lib] section, or [[bin]] section must be present
-    help: mend it until `cargo metadata` succeeds, then run this again
+    help: fix it until `cargo metadata` succeeds, then run this again
     exit 2
     ");
 }
@@ -966,7 +966,7 @@ fn a_crate_that_is_too_old_or_renamed_is_refused() {
 
     Caused by:
       unexpected character 'n' while parsing major version number
-    help: mend it until `cargo metadata` succeeds, then run this again
+    help: fix it until `cargo metadata` succeeds, then run this again
     exit 2
     ");
 }
@@ -1254,7 +1254,7 @@ fn a_manifest_that_does_not_parse_is_named_with_its_line() {
 
     Caused by:
       supported edition values are `2015`, `2018`, `2021`, or `2024`, but `1999` is unknown
-    help: mend it until `cargo metadata` succeeds, then run this again
+    help: fix it until `cargo metadata` succeeds, then run this again
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
@@ -1262,7 +1262,7 @@ fn a_manifest_that_does_not_parse_is_named_with_its_line() {
 
     Caused by:
       manifest is missing either a `[package]` or a `[workspace]`
-    help: mend it until `cargo metadata` succeeds, then run this again
+    help: fix it until `cargo metadata` succeeds, then run this again
     exit 2
     ");
 }
@@ -1291,7 +1291,7 @@ fn a_workspace_manifest_that_does_not_parse_is_named_with_its_line() {
       |
     3 | [[workspace]
       |             ^
-    help: mend it until `cargo metadata` succeeds, then run this again
+    help: fix it until `cargo metadata` succeeds, then run this again
     exit 2
     ");
 }
@@ -1408,13 +1408,13 @@ fn options_that_were_recorded_have_to_be_readable() {
     .map(|text| Host::library().file("sagents.toml", text));
     assert_snapshot!(hosts.each_ref().map(|host| refusal(host, PLAIN)).join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
-    error: sagents.toml:3: unknown field `owner_type`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `table-prefix`, `database`, `migrations`, `no-wire`, `no-tests`, `backfill`, `ejected`
+    error: sagents.toml:3: unknown field `owner_type`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `table-prefix`, `database`, `migrations`, `backfill`, `no-wire`, `no-tests`, `ejected`
     help: did you mean `owner-type`?
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
     error: sagents.toml:2: invalid type: integer `1`, expected a string
-    help: mend sagents.toml, then run this again
+    help: fix sagents.toml, then run this again
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
@@ -1424,17 +1424,17 @@ fn options_that_were_recorded_have_to_be_readable() {
 
     $ gen persistence conversations -s accounts::Scope
     error: sagents.toml:1: invalid type: integer `1`, expected a map
-    help: mend sagents.toml, then run this again
+    help: fix sagents.toml, then run this again
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
     error: sagents.toml:1: unclosed table, expected `]`
-    help: mend sagents.toml, then run this again
+    help: fix sagents.toml, then run this again
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
-    error: sagents.toml:3: unknown field `colour`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `table-prefix`, `database`, `migrations`, `no-wire`, `no-tests`, `backfill`, `ejected`
-    help: mend sagents.toml, then run this again
+    error: sagents.toml:3: unknown field `colour`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `table-prefix`, `database`, `migrations`, `backfill`, `no-wire`, `no-tests`, `ejected`
+    help: fix sagents.toml, then run this again
     exit 2
     ");
 }
@@ -1444,8 +1444,8 @@ fn a_recorded_context_has_to_be_one() {
     let host = Host::library().file("sagents.toml", "[contexts.\"chat.log\"]\nscope = \"accounts::Scope\"\n");
     assert_snapshot!(refusal(&host, "list"), @"
     $ list
-    error: sagents.toml: CONTEXT: `chat` in `chat.log` is not this package, which is called `my_app`
-    help: write `MyApp.log`
+    error: sagents.toml: CONTEXT: `chat.log` contains `.`
+    help: use ASCII letters, digits and `_`, and start with a letter
     exit 2
     ");
 }
@@ -1461,12 +1461,12 @@ fn a_damaged_memory_is_restored_by_version_control() {
     assert_snapshot!([first, refusal(&host, PLAIN)].join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
     error: .sagents/conversations/schema.json cannot be read: EOF while parsing an object at line 1 column 1
-    help: restore .sagents/conversations/schema.json from version control
+    help: restore .sagents/conversations/schema.json from version control; after a merge of two branches that both ran sagents, take sagents.toml, .sagents/ and the migrations of sagents from one of them (`git checkout <branch> -- <paths>`), remove the other's migrations, and run the other's command again
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
     error: .sagents/conversations/files.toml cannot be read: invalid type: integer `1`, expected a map
-    help: restore .sagents/conversations/files.toml from version control
+    help: restore .sagents/conversations/files.toml from version control; after a merge of two branches that both ran sagents, take sagents.toml, .sagents/ and the migrations of sagents from one of them (`git checkout <branch> -- <paths>`), remove the other's migrations, and run the other's command again
     exit 2
     ");
 }
@@ -1943,22 +1943,22 @@ fn a_backfill_is_one_expression_and_for_a_change_of_owner() {
     assert_snapshot!(format!("{}\n{unneeded}", refused.join("\n")), @"
     $ --backfill ''
     error: --backfill: `` is not one SQL expression: it is empty
-    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = conversation.user_id)`
     exit 2
 
     $ --backfill '1; DROP TABLE users'
     error: --backfill: `1; DROP TABLE users` is not one SQL expression: it contains a `;`
-    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = conversation.user_id)`
     exit 2
 
     $ --backfill 'user_id, 2'
     error: --backfill: `user_id, 2` is not one SQL expression: `,` is too much
-    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = conversation.user_id)`
     exit 2
 
     $ --backfill 'user_id -- mine'
     error: --backfill: `user_id -- mine` is not one SQL expression: it contains a comment
-    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = conversation.user_id)`
     exit 2
 
     $ --backfill 'SELECT 1'
@@ -1968,17 +1968,17 @@ fn a_backfill_is_one_expression_and_for_a_change_of_owner() {
 
     $ --backfill '$1'
     error: --backfill: `$1` is not one SQL expression: it contains a parameter
-    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = conversation.user_id)`
     exit 2
 
     $ --backfill '(user_id'
     error: --backfill: `(user_id` is not one SQL expression: Expected: ), found: EOF
-    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = conversation.user_id)`
     exit 2
 
     $ --backfill ''open'
     error: --backfill: `'open` is not one SQL expression: Unterminated string literal at Line: 1, Column: 1
-    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = user_id)`
+    help: give an expression on a row of the conversations, for example `(SELECT team_id FROM users WHERE users.id = conversation.user_id)`
     exit 2
 
     $ gen persistence conversations -s accounts::Scope --backfill 1
@@ -2028,17 +2028,17 @@ fn a_context_that_stands_in_the_options_alone_is_unknown() {
     assert_snapshot!(refusals(&host, &["update", "check", "diff chats"]), @"
     $ update
     error: sagents.toml: `chats` has not been generated
-    help: generate it with `sagents gen persistence chats`, or remove it from sagents.toml
+    help: generate it with `sagents gen persistence crate::chats`, or remove it from sagents.toml
     exit 2
 
     $ check
     error: sagents.toml: `chats` has not been generated
-    help: generate it with `sagents gen persistence chats`, or remove it from sagents.toml
+    help: generate it with `sagents gen persistence crate::chats`, or remove it from sagents.toml
     exit 2
 
     $ diff chats
     error: sagents.toml: `chats` has not been generated
-    help: generate it with `sagents gen persistence chats`, or remove it from sagents.toml
+    help: generate it with `sagents gen persistence crate::chats`, or remove it from sagents.toml
     exit 2
     ");
 }

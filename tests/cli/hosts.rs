@@ -936,12 +936,15 @@ fn a_new_package_inside_a_workspace_is_told_of_it() {
 }
 
 #[test]
-fn a_migration_that_was_deleted_before_it_ran_is_made_anew_with_other_options() {
+fn a_migration_that_never_ran_is_written_again_once_its_tables_are_forgotten() {
     let host = Host::library();
     host.generate("gen persistence conversations -s accounts::Scope --owner-table usrs");
     for ending in ["up.sql", "down.sql"] {
         std::fs::remove_file(host.root().join(host.find(ending))).unwrap();
     }
-    host.generate("gen persistence conversations -s accounts::Scope --owner-table users");
+    let line = "gen persistence conversations -s accounts::Scope --owner-table users";
+    assert_eq!(host.sagents(line).code, 5);
+    std::fs::remove_file(host.root().join(".sagents/conversations/schema.json")).unwrap();
+    host.generate(line);
     assert!(host.read(&host.find("up.sql")).contains(r#"REFERENCES "users" ("id")"#));
 }

@@ -4,9 +4,12 @@
 mod support;
 
 mod bad_input;
+mod chain;
 mod hosts;
 mod interrupted;
 mod laws;
+mod owners;
 mod report;
 mod rerun;
 mod transcript;
+mod update;

@@ -102,14 +102,15 @@ fn the_help_of_the_generator_is_complete() {
                                    with, else sqlite]
           --migrations <DIR>       The directory of migrations [default: migrations]
           --backfill <SQL>         Where the owner changes: an SQL expression that gives the new owner
-                                   of a row of the conversations' table
+                                   of a row `conversation`, for example `(SELECT team_id FROM users
+                                   WHERE users.id = conversation.user_id)`
           --drop-old-owner         Drop the columns of former owners, which a change of owner keeps
 
     Host:
-          --path <DIR>  The host's package directory [default: .]
-          --init        Make a new package there first, with a `main` that shows the layer at work
           --no-wire     Print the lines for Cargo.toml and the parent module instead of adding them
           --no-tests    Leave the generated tests out
+          --path <DIR>  The host's package directory [default: .]
+          --init        Make a new package there first, with a `main` that shows the layer at work
 
     Run:
           --dry-run  Show what would happen to each file; write nothing
@@ -148,7 +149,7 @@ fn the_long_help_of_the_generator_has_examples() {
 
       # Rerun: from users to teams, keeping every row
       sagents gen persistence MyApp.Conversations --owner-type team \
-        --backfill '(SELECT team_id FROM users WHERE users.id = user_id)'
+        --backfill '(SELECT team_id FROM users WHERE users.id = conversation.user_id)'
 
     Exit codes:
       0  done, or up to date

@@ -32,7 +32,7 @@ fn age(host: &Host, path: &str, new: &str, old: &str) {
 }
 
 /// The digest of a file as the generator remembers it.
-fn sha(host: &Host, path: &str) -> String {
+pub fn sha(host: &Host, path: &str) -> String {
     let output = std::process::Command::new("sha256sum").arg(host.root().join(path)).output().unwrap();
     String::from_utf8(output.stdout).unwrap()[..32].to_owned()
 }
@@ -88,7 +88,7 @@ fn where_both_changed_the_same_line_a_person_decides_and_the_next_run_goes_on() 
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
     error: your edits and what is generated now change the same lines of: src/conversations/states.rs
-    help: edit the lines between `<<<<<<<` and `>>>>>>>`; everything else is written
+    help: conflicts are marked with `<<<<<<<` and `>>>>>>>`, for you to edit; everything else is written
     exit 4
     ");
     let conflict = "<<<<<<< yours\n/// My own words.\n=======\n/// A state as it was saved.\n>>>>>>> generated\n";
@@ -246,7 +246,7 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
         "-t",
         "team",
         "--backfill",
-        "(SELECT team_id FROM users u WHERE u.id = user_id)",
+        "(SELECT team_id FROM users u WHERE u.id = conversation.user_id)",
     ];
     let run = host.sagents_in(".", &args);
     assert_snapshot!(anonymous(&host, &run.stdout), @"
@@ -279,7 +279,7 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
     [contexts.conversations]
     scope = "accounts::Scope"
     owner-type = "team"
-    backfill = "(SELECT team_id FROM users u WHERE u.id = user_id)"
+    backfill = "(SELECT team_id FROM users u WHERE u.id = conversation.user_id)"
     "#);
 
     let run = host.generate("update --drop-old-owner");

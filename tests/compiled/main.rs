@@ -98,7 +98,7 @@ fn a_host_that_edited_every_generated_file_moves_to_another_owner() {
         host.write(path, &format!("{}\n// Edited by its owner.\n", host.read(path)));
     }
 
-    let backfill = "(SELECT team_id FROM users WHERE users.id = user_id)";
+    let backfill = "(SELECT team_id FROM users WHERE users.id = conversation.user_id)";
     let run = host.sagents_in(".", &["gen", "persistence", "conversations", "-t", "team", "--backfill", backfill]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     for (path, _, new) in EDITS {

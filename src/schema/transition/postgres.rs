@@ -42,7 +42,8 @@ fn find_owners(path: &Path, script: &mut Script) {
             Filling::Unknown => None,
         };
         let add = |table: &TablePath| add_staging(table, column, owner);
-        let update = expression.map(|expression| format!("UPDATE {conversations} SET {column} = {expression};"));
+        let update = expression
+            .map(|expression| format!("UPDATE {conversations} AS {} SET {column} = {expression};", backfill::ROW));
         let about = format!("Every conversation gets its {}.", owner.name);
         script.step(&about, [add(path.conversations())].into_iter().chain(update));
     }

@@ -163,7 +163,8 @@ fn find_owners(path: &Path, script: &mut Script) {
         };
         let column = quote(&column);
         let add = format!("ALTER TABLE {conversations} ADD COLUMN {column} {};", DATABASE.column_type(owner.kind));
-        let update = expression.map(|expression| format!("UPDATE {conversations} SET {column} = {expression};"));
+        let update = expression
+            .map(|expression| format!("UPDATE {conversations} AS {} SET {column} = {expression};", backfill::ROW));
         script.step(&format!("Every conversation gets its {}.", owner.name), [add].into_iter().chain(update));
     }
     stop_if(path.empty_owner_guard(DATABASE), script);

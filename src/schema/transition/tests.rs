@@ -27,7 +27,7 @@ fn none() -> Schema {
     tables("sagents_", None)
 }
 
-const BACKFILL: &str = "(SELECT team_id FROM users WHERE users.id = user_id)";
+const BACKFILL: &str = "(SELECT team_id FROM users WHERE users.id = conversation.user_id)";
 
 fn same_owner() -> Wish<'static> {
     Wish { same_owner: true, ..Wish::default() }
@@ -143,7 +143,7 @@ fn an_owner_comes_on_sqlite() {
 
     -- Every conversation gets its team_id.
     ALTER TABLE "sagents_conversations" ADD COLUMN "sagents_new_owner" BLOB;
-    UPDATE "sagents_conversations" SET "sagents_new_owner" = (SELECT team_id FROM users WHERE users.id = user_id);
+    UPDATE "sagents_conversations" AS conversation SET "sagents_new_owner" = (SELECT team_id FROM users WHERE users.id = conversation.user_id);
 
     -- Stops, with nothing changed, if a conversation is without a team_id.
     CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the backfill leaves conversations without a team_id; nothing was changed" CHECK (NOT stop));
@@ -301,7 +301,7 @@ fn an_owner_comes_on_postgres() {
 
     -- Every conversation gets its team_id.
     ALTER TABLE "sagents_conversations" ADD COLUMN "sagents_new_owner" UUID;
-    UPDATE "sagents_conversations" SET "sagents_new_owner" = (SELECT team_id FROM users WHERE users.id = user_id);
+    UPDATE "sagents_conversations" AS conversation SET "sagents_new_owner" = (SELECT team_id FROM users WHERE users.id = conversation.user_id);
 
     -- Stops, with nothing changed, if a conversation is without a team_id.
     DO $$
@@ -491,7 +491,7 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
     insta::assert_snapshot!(steps(&transition.up(Database::Sqlite), "sagents_new_owner"), @r#"
     -- Every conversation gets its user_id.
     ALTER TABLE "sagents_conversations" ADD COLUMN "sagents_new_owner" BLOB;
-    UPDATE "sagents_conversations" SET "sagents_new_owner" = (unhex(printf('%032x', user_id)));
+    UPDATE "sagents_conversations" AS conversation SET "sagents_new_owner" = (unhex(printf('%032x', user_id)));
 
     -- Stops, with nothing changed, if a conversation is without a user_id.
     CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the backfill leaves conversations without a user_id; nothing was changed" CHECK (NOT stop));

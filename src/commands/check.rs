@@ -1,0 +1,32 @@
+//! `sagents check`: is everything as the generator would leave it? All that is wrong is reported at once.
+
+use chrono::Utc;
+
+use super::{Ending, recorded_contexts, refuse_interrupted};
+use crate::cli::Look;
+use crate::failure::{Exit, Failure, Result};
+use crate::generation::{Request, generation};
+use crate::host::Host;
+use crate::report;
+use crate::verdict::{self, Verdict};
+
+pub fn run(args: &Look) -> Result<Ending> {
+    let Look { contexts, path, json } = args;
+    refuse_interrupted(path)?;
+    let mut host = Host::read(path)?;
+    let mut verdicts = Vec::new();
+    for context in recorded_contexts(&host, path, contexts)? {
+        let key = context.key();
+        let outcome = generation(&host, &Request::recorded(path, context), Utc::now());
+        verdicts.push(Verdict::of(&key, outcome.as_ref().map(|generated| generated.changes.as_slice())));
+        if let Ok(generated) = &outcome {
+            host.pend(&generated.changes)?;
+        }
+    }
+    let output = if *json { report::check_json(&verdicts) } else { report::check(&verdicts) };
+    let failure = match verdict::worst(&verdicts) {
+        Exit::Success => None,
+        exit => Some(Failure::told(exit)),
+    };
+    Ok(Ending { output, failure })
+}

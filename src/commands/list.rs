@@ -1,0 +1,23 @@
+//! `sagents list`: the contexts of a host with their options.
+
+use super::{Ending, recorded_context};
+use crate::cli::List;
+use crate::failure::Result;
+use crate::host::Host;
+use crate::memory::{Last, Recorded};
+use crate::options::{self, Options};
+use crate::report;
+
+pub fn run(args: &List) -> Result<Ending> {
+    let List { path, json } = args;
+    let host = Host::read(path)?;
+    let recorded = Recorded::read(&host.tree)?;
+    let mut contexts = Vec::new();
+    for (key, given) in &recorded.contexts {
+        let context = recorded_context(key)?;
+        let last = Last::read(&host.tree, &context)?;
+        let (given, _) = options::carry(&crate::given::Given::default(), Some(given), last.resolved.as_ref(), &host);
+        contexts.push(Options::resolve(context, &given, &host, &recorded, &last)?.resolved());
+    }
+    Ok(Ending::success(if *json { report::list_json(&contexts) } else { report::list(&contexts) }))
+}

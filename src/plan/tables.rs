@@ -1,0 +1,251 @@
+//! The tables of a context, and the migration of this run: the one that creates them, or the one that makes them what
+//! they should be.
+
+use std::fmt::Write as _;
+
+use camino::Utf8PathBuf;
+
+use super::Start;
+use crate::chain::{self, Chain, Link, Scene};
+use crate::digest;
+use crate::failure::{Failure, Result};
+use crate::host::Host;
+use crate::host::migrations::{self, Catalog, Migrations};
+use crate::memory::Emitted;
+use crate::options::Options;
+use crate::schema::transition::{Addition, Wish, transition};
+use crate::schema::{self, Schema, sql};
+use crate::templates;
+
+/// The tables after all migrations.
+#[derive(Debug, Default)]
+pub struct Tables {
+    pub schema: Schema,
+    /// What the newest migration calls them.
+    pub name: Option<String>,
+    /// Every emitted migration, those of this run included.
+    pub emitted: Vec<Emitted>,
+    /// The migration of this run, its scripts by path.
+    pub new: Vec<(Utf8PathBuf, String)>,
+    /// Scripts that a project without memory has already.
+    pub adopted: Vec<(Utf8PathBuf, String)>,
+    /// It is for empty tables only: nobody said who the new owners are.
+    pub lacks_backfill: bool,
+    /// Emitted once, and replaced by migrations of the host's own that make the same tables.
+    pub replaced: Vec<Utf8PathBuf>,
+    /// The columns that the host added: to which table, and as what.
+    additions: Vec<(usize, String)>,
+}
+
+impl Tables {
+    /// How the generated tests make them.
+    pub fn for_tests(&self, options: &Options) -> templates::Tables {
+        let scripts: Vec<_> = self.emitted.iter().map(|emitted| &emitted.file).filter(|f| !chain::is_down(f)).collect();
+        if let ([script], true) = (scripts.as_slice(), self.additions.is_empty()) {
+            return templates::Tables::Script((*script).clone());
+        }
+        let mut text = sql::create(&self.schema, options.database);
+        if !self.additions.is_empty() {
+            text.push_str("\n-- What this project added.\n");
+        }
+        for (place, definition) in &self.additions {
+            let table = options.database.quote(&self.schema.tables[*place].name);
+            let _ = writeln!(text, "ALTER TABLE {table} ADD COLUMN {definition};");
+        }
+        templates::Tables::Text(text)
+    }
+
+    /// The columns of former owners, which are still there.
+    pub fn former_owners(&self) -> Vec<String> {
+        let conversations = self.schema.tables.first().into_iter().flat_map(|table| &table.columns);
+        conversations.filter(|column| column.retired).map(|column| column.name.clone()).collect()
+    }
+}
+
+pub fn tables(options: &Options, host: &Host, start: Start) -> Result<Tables> {
+    let wanted = schema::schema(&options.prefix, options.owner_column().as_ref());
+    let directory = &options.migrations;
+    let found = migrations::read(&host.tree, directory, options.database)?;
+    let scene = Scene { tree: &host.tree, context: &options.context, directory, found: &found };
+    let chain = chain::read(scene, start.last)?;
+    match &start.last.schema {
+        Some(recorded) => change(options, start, &found, chain, &recorded.schema, wanted),
+        None => create(options, host, start, &found, wanted),
+    }
+}
+
+/// The first migration.
+fn create(options: &Options, host: &Host, start: Start, found: &Migrations, schema: Schema) -> Result<Tables> {
+    let database = options.database;
+    let link = Link::new(&options.context, None, &schema);
+    let (up, down) = (sql::create(&schema, database), sql::drop(&schema, database));
+    let adopted = adopt(options, host, start, found, [&up, &format!("{link}{up}"), &down])?;
+    if adopted.iter().any(|(_, text)| *text != down) {
+        let is_linked = adopted.iter().any(|(_, text)| text.starts_with(&link.to_string()));
+        let emitted = adopted.iter().map(|(path, text)| emitted(path, text)).collect();
+        let name = is_linked.then_some(link.to);
+        return Ok(Tables { schema, name, emitted, adopted, ..Tables::default() });
+    }
+    refuse_tables_of_others(options, start, found, &schema)?;
+    let prefix = options.prefix.as_str();
+    let subject = if prefix.is_empty() { format!("{}_", options.context.last()) } else { prefix.to_owned() };
+    let name = format!("create_{}persistence", with_underscore(&subject));
+    let new = scripts(options, start, found, &name, format!("{link}{up}"), down)?;
+    let emitted = new.iter().map(|(path, text)| emitted(path, text)).collect();
+    Ok(Tables { schema, name: Some(link.to), emitted, new, ..Tables::default() })
+}
+
+/// A project that lost its memory: the migration that a first run would write is there, under whatever version.
+fn adopt(
+    options: &Options,
+    host: &Host,
+    start: Start,
+    found: &Migrations,
+    texts: [&String; 3],
+) -> Result<Vec<(Utf8PathBuf, String)>> {
+    let mut scripts = Vec::new();
+    for name in found.files.iter().filter(|_| start.recorded) {
+        let path = options.migrations.join(name);
+        let text = host.tree.read(&path)?.unwrap_or_default().replace("\r\n", "\n");
+        if texts.contains(&&text) {
+            scripts.push((path, text));
+        }
+    }
+    Ok(scripts)
+}
+
+/// Tables are made from the start only where there are none.
+fn refuse_tables_of_others(options: &Options, start: Start, found: &Migrations, schema: &Schema) -> Result<()> {
+    let (directory, key) = (&options.migrations, options.context.key());
+    // A context that is known had tables, and they may have rows.
+    if let Some(before) = &start.last.resolved
+        && before.table_prefix != options.prefix.as_str()
+    {
+        return Err(Failure::decision(format!(
+            "--table-prefix: the tables of `{key}` are not recorded any more, so they cannot be renamed from `{}*`",
+            before.table_prefix
+        ))
+        .help(format!("run this with `--table-prefix {}` first, then with the new one", before.table_prefix)));
+    }
+    let Some(table) = schema.tables.iter().find_map(|table| Some((table, found.catalog.table(&table.name)?))) else {
+        return Ok(());
+    };
+    let (table, there) = table;
+    let what = format!("the migrations in {directory} make a table `{}` already", table.name);
+    let is_ours = table.columns.iter().filter(|column| there.column(&column.name).is_some()).count() > 2;
+    Err(Failure::decision(what).help(if start.recorded || is_ours {
+        "these are tables of sagents, and .sagents/ does not know them: restore .sagents/ from version control"
+            .to_owned()
+    } else {
+        "choose other names with --table-prefix".to_owned()
+    }))
+}
+
+/// The migration that makes the tables what they should be, if they are not.
+fn change(
+    options: &Options,
+    start: Start,
+    found: &Migrations,
+    chain: Chain,
+    before: &Schema,
+    wanted: Schema,
+) -> Result<Tables> {
+    let (last, database) = (start.last, options.database);
+    let additions = additions(before, &found.catalog);
+    let places = additions.iter().filter_map(|addition| {
+        let place = before.tables.iter().position(|table| table.name == addition.table)?;
+        Some((place, addition.definition.clone()))
+    });
+    let mut tables = Tables {
+        schema: before.clone(),
+        name: last.files.tables.clone(),
+        emitted: chain.emitted,
+        replaced: chain.replaced,
+        additions: places.collect(),
+        ..Tables::default()
+    };
+    let owner_type = last.resolved.as_ref().map(|resolved| &resolved.owner_type);
+    let wish = Wish {
+        backfill: start.backfill,
+        drop_old_owner: start.drop_old_owner,
+        same_owner: owner_type == Some(&options.resolved().owner_type),
+        additions: &additions,
+    };
+    // Without a change, columns of former owners may be there still.
+    let Some(transition) = transition(before, &wanted, &wish)? else { return Ok(tables) };
+    if transition.builds_anew(database) {
+        refuse_keys_of_others(before, &found.catalog)?;
+    }
+    tables.schema = transition.schema().clone();
+    tables.lacks_backfill = transition.lacks_backfill();
+    let from = tables.name.clone().unwrap_or_else(|| {
+        // The first version gave the tables no name.
+        last.schema.as_ref().map(|recorded| recorded.digest[..12].to_owned()).unwrap_or_default()
+    });
+    let link = Link::new(&options.context, Some(&from), &tables.schema);
+    let up = format!("{link}{}", transition.up(database));
+    tables.new = scripts(options, start, found, &transition.name(), up, transition.down(database))?;
+    tables.emitted.extend(tables.new.iter().map(|(path, text)| emitted(path, text)));
+    tables.name = Some(link.to);
+    Ok(tables)
+}
+
+/// A new migration's scripts, in the style of the host's.
+fn scripts(
+    options: &Options,
+    start: Start,
+    found: &Migrations,
+    name: &str,
+    up: String,
+    down: String,
+) -> Result<Vec<(Utf8PathBuf, String)>> {
+    let stem = options.migrations.join(format!("{}_{name}", found.next_version(start.now)));
+    Ok(if found.habit.reversible {
+        vec![(format!("{stem}.down.sql").into(), down), (format!("{stem}.up.sql").into(), up)]
+    } else {
+        vec![(format!("{stem}.sql").into(), up)]
+    })
+}
+
+fn emitted(path: &Utf8PathBuf, text: &str) -> Emitted {
+    Emitted { file: path.clone(), digest: digest::of_text(text) }
+}
+
+/// The columns that migrations of the host's own added to our tables.
+fn additions(schema: &Schema, catalog: &Catalog) -> Vec<Addition> {
+    let mut additions = Vec::new();
+    for table in &schema.tables {
+        let Some(found) = catalog.table(&table.name) else { continue };
+        for column in found.columns.iter().filter(|column| table.column(&column.name).is_none()) {
+            additions.push(Addition {
+                table: table.name.clone(),
+                column: column.name.clone(),
+                definition: column.definition.clone(),
+            });
+        }
+    }
+    additions
+}
+
+/// Where tables are rebuilt, what refers to them from outside would be deleted with the old ones.
+fn refuse_keys_of_others(schema: &Schema, catalog: &Catalog) -> Result<()> {
+    let own = |name: &str| schema.tables.iter().any(|table| table.name.eq_ignore_ascii_case(name));
+    for table in &schema.tables {
+        if let Some(other) = catalog.referring(&table.name).find(|other| !own(&other.name)) {
+            return Err(Failure::decision(format!(
+                "the table `{}` has a foreign key to `{}`, which SQLite has to build anew: its rows would go with the old one",
+                other.name, table.name
+            ))
+            .help(format!(
+                "take that foreign key away in a migration of your own, run this again, and add it again afterwards; \
+                 or let `{}` refer to nothing",
+                other.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn with_underscore(subject: &str) -> String {
+    if subject.ends_with('_') { subject.to_owned() } else { format!("{subject}_") }
+}
