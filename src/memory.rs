@@ -83,6 +83,9 @@ pub fn options_text(tree: &Tree, context: &ModulePath, given: &Given) -> Result<
         }
         entry.insert(name, value);
     }
+    if let Some(inline) = contexts.get_mut(&key).and_then(toml_edit::Item::as_inline_table_mut) {
+        inline.fmt();
+    }
     Ok(format!("{introduction}{document}"))
 }
 

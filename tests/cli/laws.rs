@@ -2,6 +2,7 @@
 //! generating it twice changes nothing; what is refused is refused with a reason and a remedy, and leaves no trace.
 
 use std::process::Command;
+use std::sync::OnceLock;
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -106,6 +107,226 @@ proptest! {
         };
         prop_assert!(without_tests(sources(&host)) == without_tests(before));
     }
+}
+
+proptest! {
+    // Each case runs the program up to six times.
+    #![proptest_config(Config {
+        cases: 32,
+        max_shrink_iters: 32,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
+        ..Config::default()
+    })]
+
+    /// However a project came to its options, it is what these options make: nothing of earlier ones stays, except the
+    /// columns of former owners, which keep their rows.
+    #[test]
+    fn reruns_lead_to_what_a_fresh_generation_with_their_options_makes(
+        steps in proptest::collection::vec(step(), 2..5),
+    ) {
+        let host = accounts_host();
+        let first = unformatted(&host, "gen persistence conversations -s accounts::Scope");
+        prop_assert_eq!(first.code, 0, "{:?}", first);
+        for options in &steps {
+            let before = everything(&host);
+            let run = unformatted(&host, &format!("gen persistence conversations {options}"));
+            if run.code != 0 {
+                prop_assert!([2, 5].contains(&run.code), "{run:?}");
+                prop_assert_eq!(everything(&host), before);
+            }
+        }
+        let check = unformatted(&host, "check");
+        prop_assert_eq!(check.code, 0, "{:?}", check);
+        let fresh = accounts_host();
+        let run = unformatted(&fresh, &format!("gen persistence conversations {}", recorded(&host)));
+        prop_assert_eq!(run.code, 0, "{:?}", run);
+        prop_assert_eq!(recorded(&host), recorded(&fresh));
+        prop_assert_eq!(tables(&host), tables(&fresh));
+        // The tests make the tables, with the columns of former owners.
+        let without_tests = |host: &Host| -> Vec<_> {
+            sources(host).into_iter().filter(|(path, _)| !path.ends_with("/tests.rs")).collect()
+        };
+        prop_assert!(without_tests(&host) == without_tests(&fresh));
+    }
+}
+
+/// A scope, and another one, that know a user, a team and an organisation.
+fn accounts_host() -> Host {
+    Host::library()
+        .file("src/lib.rs", "pub mod accounts;\n")
+        .file(
+            "src/accounts.rs",
+            "pub struct User {\n    pub id: i64,\n}\n\npub struct Team {\n    pub id: i64,\n}\n\n\
+             pub struct Scope {\n    pub user: User,\n    pub team: Team,\n    pub org_id: String,\n}\n\n\
+             pub struct Session {\n    pub user_id: i64,\n    pub team_id: i64,\n    pub org_id: String,\n}\n",
+        )
+        .file(
+            "migrations/0001_accounts.sql",
+            "CREATE TABLE users (id INTEGER PRIMARY KEY);\nCREATE TABLE teams (id INTEGER PRIMARY KEY);\n",
+        )
+}
+
+/// Options of a rerun; most of them are left out.
+fn step() -> impl Strategy<Value = String> {
+    (
+        flag("--owner-type", select(&["user", "team", "org", "none"][..])),
+        flag("--owner-field", select(&["owner", "user_id", "team_id"][..])),
+        flag("--owner-table", select(&["none", "users", "teams"][..])),
+        flag("--owner-id", select(&["i64", "text"][..])),
+        flag("--owner-module", select(&["accounts::User", "accounts::Team"][..])),
+        flag("--scope", select(&["accounts::Scope", "MyApp.Accounts.Session"][..])),
+        flag("--scope-owner", select(&["user.id", "team.id", "org_id", "user_id"][..])),
+        flag("--table-prefix", select(&["chat_", "sagents_"][..])),
+        proptest::option::weighted(0.1, Just("--no-tests".to_owned())),
+    )
+        .prop_map(|(a, b, c, d, e, f, g, h, i)| {
+            [a, b, c, d, e, f, g, h, i].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        })
+}
+
+/// The recorded options as a command line. A backfill is for one change and no other.
+fn recorded(host: &Host) -> String {
+    let options: toml::Table = host.read("sagents.toml").parse().unwrap();
+    let options = options["contexts"]["conversations"].as_table().unwrap();
+    let flags = options.iter().filter(|(name, _)| *name != "backfill").map(|(name, value)| match value {
+        toml::Value::String(value) => format!("--{name}={value}"),
+        _ => format!("--{name}"),
+    });
+    flags.collect::<Vec<_>>().join(" ")
+}
+
+/// The recorded tables, without the columns of former owners.
+fn tables(host: &Host) -> serde_json::Value {
+    let mut schema: serde_json::Value = serde_json::from_str(&host.read(".sagents/conversations/schema.json")).unwrap();
+    for table in schema["tables"].as_array_mut().unwrap() {
+        table["columns"].as_array_mut().unwrap().retain(|column| column["retired"] != true);
+    }
+    schema
+}
+
+proptest! {
+    // Each case runs the program once.
+    #![proptest_config(Config {
+        cases: 160,
+        max_shrink_iters: 64,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
+        ..Config::default()
+    })]
+
+    /// Whatever stands in the files that the program reads of its own, it says what is wrong, or goes on.
+    #[test]
+    fn no_damage_to_the_memory_makes_the_program_panic(
+        damages in proptest::collection::vec((any::<Index>(), damage()), 1..4),
+        line in select(&[
+            "check",
+            "diff",
+            "list",
+            "update",
+            "update --json",
+            "update --drop-old-owner",
+            "gen persistence conversations --table-prefix other_",
+            "gen persistence conversations -t user --backfill 1",
+            "gen persistence conversations -t none",
+        ][..]),
+    ) {
+        let host = remembered();
+        let is_memory = |path: &String| path == "sagents.toml" || path.starts_with(".sagents/");
+        let paths: Vec<_> = host.files().into_keys().filter(is_memory).collect();
+        // Most files are renderings, of which little is read.
+        let (renderings, rest): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| path.contains("/base/"));
+        let paths = [rest.clone(), rest, renderings[..2].to_vec()].concat();
+        for (path, damage) in &damages {
+            let path = path.get(&paths);
+            if host.exists(path) {
+                damage.apply(&host, path);
+            }
+        }
+        let before = everything(&host);
+        let run = unformatted(&host, line);
+        prop_assert!((0..=5).contains(&run.code), "{run:?}");
+        if ![0, 4].contains(&run.code) {
+            prop_assert_eq!(everything(&host), before, "{:?}", run);
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Damage {
+    Delete,
+    Truncate(Index),
+    DropLine(Index),
+    RepeatLine(Index),
+    /// A word becomes another word of the same file.
+    Exchange(Index, Index),
+    Insert(Index, &'static str),
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let index = any::<Index>;
+    prop_oneof![
+        1 => Just(Damage::Delete),
+        1 => index().prop_map(Damage::Truncate),
+        3 => index().prop_map(Damage::DropLine),
+        3 => index().prop_map(Damage::RepeatLine),
+        4 => (index(), index()).prop_map(|(one, other)| Damage::Exchange(one, other)),
+        3 => (index(), select(&["<<<<<<< ours\n", "\u{0}", "é", "[", "= 1\n", "-1", "\"\"", "null", "../../x"][..]))
+            .prop_map(|(at, text)| Damage::Insert(at, text)),
+    ]
+}
+
+impl Damage {
+    fn apply(&self, host: &Host, path: &str) {
+        let text = host.read(path);
+        let at = |index: &Index| {
+            let places: Vec<_> = text.char_indices().map(|(place, _)| place).chain([text.len()]).collect();
+            *index.get(&places)
+        };
+        let lines: Vec<_> = text.split_inclusive('\n').collect();
+        let words: Vec<_> = text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect();
+        let damaged = match self {
+            Self::Delete => return std::fs::remove_file(host.root().join(path)).unwrap(),
+            Self::Truncate(index) => text[..at(index)].to_owned(),
+            Self::DropLine(index) | Self::RepeatLine(index) if !lines.is_empty() => {
+                let place = index.index(lines.len());
+                let count = if matches!(self, Self::DropLine(_)) { 0 } else { 2 };
+                let repeated = |(at, line): (usize, &&str)| line.repeat(if at == place { count } else { 1 });
+                lines.iter().enumerate().map(repeated).collect()
+            }
+            Self::Exchange(one, other) if !words.is_empty() => {
+                let place = one.get(&words).as_ptr() as usize - text.as_ptr() as usize;
+                let word = one.get(&words);
+                format!("{}{}{}", &text[..place], other.get(&words), &text[place + word.len()..])
+            }
+            Self::Insert(index, inserted) => {
+                let (above, below) = text.split_at(at(index));
+                format!("{above}{inserted}{below}")
+            }
+            Self::DropLine(_) | Self::RepeatLine(_) | Self::Exchange(..) => text.clone(),
+        };
+        host.write(path, &damaged);
+    }
+}
+
+/// A copy of a host with two contexts, of which one had another owner before.
+fn remembered() -> Host {
+    static WHOLE: OnceLock<Host> = OnceLock::new();
+    let whole = WHOLE.get_or_init(|| {
+        let host = Host::library().file("migrations/0001_first.sql", "");
+        for line in [
+            "gen persistence conversations -s accounts::Scope",
+            "gen persistence notes -s accounts::Scope -t none --table-prefix notes_",
+            "gen persistence conversations -t team --owner-id text --backfill 'a'",
+        ] {
+            let run = unformatted(&host, line);
+            assert_eq!(run.code, 0, "{run:?}");
+        }
+        host
+    });
+    let host = Host::empty();
+    for (path, bytes) in whole.files() {
+        host.write(&path, std::str::from_utf8(&bytes).unwrap());
+    }
+    host
 }
 
 /// A command line that says everything, so that a rerun may change all of it.

@@ -11,7 +11,7 @@ const STATES: &str = "src/conversations/states.rs";
 
 /// A host as an older generator left it: `old` stands in the rendering of that time where `new` stands now. Files that
 /// nobody edited are what was rendered then.
-fn older(path: &str, new: &str, old: &str) -> Host {
+pub fn older(path: &str, new: &str, old: &str) -> Host {
     let host = Host::library();
     host.generate(LINE);
     age(&host, path, new, old);
@@ -32,12 +32,12 @@ fn age(host: &Host, path: &str, new: &str, old: &str) {
 }
 
 /// The digest of a file as the generator remembers it.
-pub fn sha(host: &Host, path: &str) -> String {
+fn sha(host: &Host, path: &str) -> String {
     let output = std::process::Command::new("sha256sum").arg(host.root().join(path)).output().unwrap();
     String::from_utf8(output.stdout).unwrap()[..32].to_owned()
 }
 
-fn edit(host: &Host, path: &str, old: &str, new: &str) {
+pub fn edit(host: &Host, path: &str, old: &str, new: &str) {
     let text = host.read(path);
     assert!(text.contains(old), "{path} has no {old:?}");
     host.write(path, &text.replace(old, new));
