@@ -89,8 +89,8 @@ pub fn changes(
     formatter: &Formatter,
     force: bool,
 ) -> Result<Vec<Change>> {
-    let formatted = Formatted::default();
-    let mut comparison = Comparison { plan, host, context, last, force, crlf: host.crlf()?, formatted };
+    let crlf = host.crlf()?;
+    let mut comparison = Comparison { plan, host, context, last, force, crlf, formatted: Formatted::default() };
     comparison.formatted = formatter.format(comparison.texts()?)?;
     let mut memory = Memory::of(context, plan, last);
     let mut changes = Vec::new();

@@ -170,13 +170,14 @@ mod tests {
             "fn broken( {",
             "",
         ];
-        let formatter = formatter(env!("CARGO_MANIFEST_DIR"));
-        let formatted = formatter.format(texts.map(str::to_owned)).unwrap();
+        let rustfmt = formatter(env!("CARGO_MANIFEST_DIR"));
+        let together = rustfmt.format(texts.map(str::to_owned)).unwrap();
         for text in texts {
-            let alone = if text.contains("broken") { None } else { formatter.format_alone(text).unwrap() };
-            assert_eq!(formatted.get(text), alone.as_deref(), "{text}");
+            let alone = rustfmt.format_alone(text).unwrap();
+            assert_eq!(together.get(text), alone.as_deref(), "{text}");
         }
-        assert_eq!(formatted.get(texts[0]), Some("mod a;\nmod b;\n\n#[cfg(test)]\nmod tests;\n"));
+        assert_eq!(together.get("fn broken( {"), None);
+        assert_eq!(together.get(texts[0]), Some("mod a;\nmod b;\n\n#[cfg(test)]\nmod tests;\n"));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub struct Dropped {
 impl Given {
     /// What is given now wins over what was given before.
     #[must_use]
-    pub fn over(self, before: Self) -> Self {
+    pub fn over(&self, before: &Self) -> Self {
         let mut options = before.table();
         options.extend(self.table());
         options.try_into().expect("options of the same type have the same keys")

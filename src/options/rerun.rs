@@ -40,7 +40,7 @@ pub fn carry(now: &Given, recorded: Option<&Given>, last: Option<&Resolved>, hos
         };
         dropped.extend(value.take().map(|value| Dropped { option, value, described }));
     }
-    (now.clone().over(kept), dropped)
+    (now.over(&kept), dropped)
 }
 
 /// Something that other options describe: as the last run had it, as `sagents.toml` has it, and as it is from now on.

@@ -69,7 +69,7 @@ pub fn tables(options: &Options, host: &Host, start: Start) -> Result<Tables> {
     let scene = Scene { tree: &host.tree, context: &options.context, directory, found: &found };
     let chain = chain::read(scene, start.last)?;
     match &start.last.schema {
-        Some(recorded) => change(options, start, &found, chain, &recorded.schema, wanted),
+        Some(recorded) => change(options, start, &found, chain, &recorded.schema, &wanted),
         None => create(options, host, start, &found, wanted),
     }
 }
@@ -90,7 +90,7 @@ fn create(options: &Options, host: &Host, start: Start, found: &Migrations, sche
     let prefix = options.prefix.as_str();
     let subject = if prefix.is_empty() { format!("{}_", options.context.last()) } else { prefix.to_owned() };
     let name = format!("create_{}persistence", with_underscore(&subject));
-    let new = scripts(options, start, found, &name, format!("{link}{up}"), down)?;
+    let new = scripts(options, start, found, &name, format!("{link}{up}"), down);
     let emitted = new.iter().map(|(path, text)| emitted(path, text)).collect();
     Ok(Tables { schema, name: Some(link.to), emitted, new, ..Tables::default() })
 }
@@ -148,7 +148,7 @@ fn change(
     found: &Migrations,
     chain: Chain,
     before: &Schema,
-    wanted: Schema,
+    wanted: &Schema,
 ) -> Result<Tables> {
     let (last, database) = (start.last, options.database);
     let additions = additions(before, &found.catalog);
@@ -172,7 +172,7 @@ fn change(
         additions: &additions,
     };
     // Without a change, columns of former owners may be there still.
-    let Some(transition) = transition(before, &wanted, &wish)? else { return Ok(tables) };
+    let Some(transition) = transition(before, wanted, &wish)? else { return Ok(tables) };
     if transition.builds_anew(database) {
         refuse_keys_of_others(before, &found.catalog)?;
     }
@@ -184,7 +184,7 @@ fn change(
     });
     let link = Link::new(&options.context, Some(&from), &tables.schema);
     let up = format!("{link}{}", transition.up(database));
-    tables.new = scripts(options, start, found, &transition.name(), up, transition.down(database))?;
+    tables.new = scripts(options, start, found, &transition.name(), up, transition.down(database));
     tables.emitted.extend(tables.new.iter().map(|(path, text)| emitted(path, text)));
     tables.name = Some(link.to);
     Ok(tables)
@@ -198,13 +198,13 @@ fn scripts(
     name: &str,
     up: String,
     down: String,
-) -> Result<Vec<(Utf8PathBuf, String)>> {
+) -> Vec<(Utf8PathBuf, String)> {
     let stem = options.migrations.join(format!("{}_{name}", found.next_version(start.now)));
-    Ok(if found.habit.reversible {
+    if found.habit.reversible {
         vec![(format!("{stem}.down.sql").into(), down), (format!("{stem}.up.sql").into(), up)]
     } else {
         vec![(format!("{stem}.sql").into(), up)]
-    })
+    }
 }
 
 fn emitted(path: &Utf8PathBuf, text: &str) -> Emitted {

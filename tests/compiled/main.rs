@@ -80,7 +80,7 @@ fn a_host_that_edited_every_generated_file_moves_to_another_owner() {
     ] {
         host.write(path, text);
     }
-    compiled.generate(".", "gen persistence conversations --scope MyApp.Accounts.Scope");
+    compiled.generate(".", "gen persistence conversations --scope MyApp.Accounts.Scope --scope-owner user.id");
     host.write(
         "migrations/0003_color.up.sql",
         "ALTER TABLE sagents_conversations ADD COLUMN color TEXT NOT NULL DEFAULT 'red';\n",

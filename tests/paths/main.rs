@@ -172,6 +172,11 @@ fn play_older(host: &Host, missing: &[&str]) {
         messages.remove("unique");
     }
     host.write(path, &serde_json::to_string_pretty(&schema).unwrap());
+    // It did not record the digest of that.
+    let path = ".sagents/conversations/files.toml";
+    let files = host.read(path);
+    let files = files.lines().filter(|line| !line.starts_with("schema = ")).map(|line| format!("{line}\n"));
+    host.write(path, &files.collect::<String>());
 }
 
 /// A scope for every kind of owner, and one for none.

@@ -123,9 +123,8 @@ impl Set {
 pub fn backfill(old: &Set, new: &Set) -> Option<String> {
     let (Change::Comes, Some(to)) = (change(old, new), &new.owner) else { return None };
     let found = match &old.owner {
-        None => "k = CAST(title AS INTEGER)".to_owned(),
-        Some(from) if old.prefix == "sagents_" => format!("{} = {}", from.key.column(), from.field),
-        Some(from) => format!("{} = {}.{}", from.key.column(), old.table("conversations"), from.field),
+        None => "k = CAST(conversation.title AS INTEGER)".to_owned(),
+        Some(from) => format!("{} = conversation.{}", from.key.column(), from.field),
     };
     Some(format!("(SELECT {} FROM identities WHERE {found} ORDER BY k LIMIT 1)", to.key.column()))
 }
@@ -218,10 +217,12 @@ pub fn owners(database: Database) -> String {
         lines.extend((1..=PEOPLE).map(insert));
     }
     let columns = KEYS.map(|key| format!("{} {}", key.column(), key.column_type(database)));
-    lines.push(format!("CREATE TABLE identities (k INTEGER NOT NULL PRIMARY KEY, {});", columns.join(", ")));
+    // Some columns are called like those of a conversation, and are of no use.
+    let decoys = "user_id INTEGER, team_id INTEGER, title TEXT";
+    lines.push(format!("CREATE TABLE identities (k INTEGER NOT NULL PRIMARY KEY, {}, {decoys});", columns.join(", ")));
     for person in 1..=PEOPLE {
         let values = KEYS.map(|key| key.of(person, database));
-        lines.push(format!("INSERT INTO identities VALUES ({person}, {});", values.join(", ")));
+        lines.push(format!("INSERT INTO identities VALUES ({person}, {}, NULL, NULL, NULL);", values.join(", ")));
     }
     lines.join("\n") + "\n"
 }

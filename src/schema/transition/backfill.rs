@@ -117,9 +117,9 @@ fn corrected(text: &str, findings: &[Finding]) -> String {
             replaced = *replaces;
         }
         if replaced > 0 {
-            replaced -= 1
+            replaced -= 1;
         } else {
-            corrected.push(c)
+            corrected.push(c);
         }
         (line, column) = if c == '\n' { (line + 1, 1) } else { (line, column + 1) };
     }

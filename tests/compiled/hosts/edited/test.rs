@@ -1,25 +1,29 @@
-//! What the host added works beside what was generated, on rows from before the change of owner.
+//! What the host added works beside what was generated, on rows from before the change of owner; and everybody sees the
+//! rows of their own team, also where the number of a user is that of another team.
 
 use std::path::Path;
 
-use my_app::accounts::{Scope, User};
-use my_app::conversations::{Conversations, ListConversations, MessagePage, connect};
+use my_app::accounts::{Scope, Team, User};
+use my_app::conversations::{Conversations, Error, ListConversations, MessagePage, connect};
 use sqlx::migrate::Migrator;
 use uuid::Uuid;
 
+/// User 1 is in team 7, and user 7 in team 1.
 const ROWS: &str = "
-    INSERT INTO teams (id) VALUES (x'00000000000000000000000000000007');
-    INSERT INTO users (id, team_id) VALUES (1, x'00000000000000000000000000000007');
+    INSERT INTO teams (id) VALUES (1), (7);
+    INSERT INTO users (id, team_id) VALUES (1, 7), (7, 1);
     INSERT INTO sagents_conversations (user_id, id, scope, next_sequence, inserted_at, updated_at, color)
     VALUES (1, x'01890a5d000070008000000000000000', '{}', 1, '2024-01-01T00:00:00.000000Z',
-            '2024-01-01T00:00:00.000000Z', 'blue');
+            '2024-01-01T00:00:00.000000Z', 'blue'),
+           (7, x'01890a5d000070008000000000000007', '{}', 0, '2024-01-01T00:00:00.000000Z',
+            '2024-01-01T00:00:00.000000Z', 'green');
     INSERT INTO sagents_display_messages (user_id, conversation_id, sequence, message_id, item, role,
         content_type, content, inserted_at)
     VALUES (1, x'01890a5d000070008000000000000000', 0, x'01890a5d000070008000000000000001', 0, 'user',
         'text', 'hello', '2024-01-01T00:00:00.000000Z');";
 
 #[tokio::test]
-async fn edits_and_rows_are_there_after_the_change_of_owner() {
+async fn edits_and_rows_are_there_after_the_change_of_owner_and_every_team_sees_its_own() {
     let pool = connect("sqlite::memory:").await.unwrap();
     let all = Migrator::new(Path::new("migrations")).await.unwrap();
     all.run_to(3, &pool).await.unwrap();
@@ -27,19 +31,24 @@ async fn edits_and_rows_are_there_after_the_change_of_owner() {
     all.run(&pool).await.unwrap();
 
     let conversations = Conversations::new(pool);
-    let scope = Scope {
-        user: User { id: 1 },
-        team_id: Uuid::from_u128(7),
+    let scope = |user, team| Scope {
+        user: User { id: user },
+        team: Team { id: team },
     };
-    let list = ListConversations::default();
-    let found = conversations.list_conversations(&scope, list).await.unwrap();
-    let seen: Vec<_> = found
-        .iter()
-        .map(|found| (found.team_id, found.color.as_str()))
-        .collect();
-    assert_eq!(seen, [(scope.team_id, "blue")]);
+    let blue = Uuid::from_u128(0x0189_0a5d_0000_7000_8000_0000_0000_0000);
+    for (scope, own) in [(scope(1, 7), (7, "blue")), (scope(7, 1), (1, "green"))] {
+        let list = ListConversations::default();
+        let found = conversations.list_conversations(&scope, list).await.unwrap();
+        let seen: Vec<_> = found
+            .iter()
+            .map(|found| (found.team_id, found.color.as_str()))
+            .collect();
+        assert_eq!(seen, [own]);
+    }
+    let hidden = conversations.get_conversation(&scope(7, 1), blue).await;
+    assert!(matches!(hidden, Err(Error::NotFound)), "{hidden:?}");
     let messages = conversations
-        .load_display_messages(&scope, found[0].id, MessagePage::first())
+        .load_display_messages(&scope(1, 7), blue, MessagePage::first())
         .await
         .unwrap();
     assert_eq!(messages[0].content, "hello");
@@ -47,5 +56,5 @@ async fn edits_and_rows_are_there_after_the_change_of_owner() {
         .fetch_one(conversations.pool())
         .await
         .unwrap();
-    assert_eq!(tables, 1);
+    assert_eq!(tables, 2);
 }
