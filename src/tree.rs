@@ -1,7 +1,7 @@
 //! The files of a host package as the generator sees them: the disk, and over it what `--init` is about to put there.
 //! Reads only. Every path is relative to the package's directory and uses `/`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
 use anyhow::Context as _;
@@ -68,9 +68,10 @@ impl Tree {
         self.kind(path) == Kind::File
     }
 
-    /// The names in a directory, sorted; none if there is no such directory. Laid files are not listed.
+    /// The names in a directory, sorted; none if there is no such directory. Laid files are not listed, nor are names
+    /// that are not UTF-8: no module and no migration has one.
     pub fn list(&self, path: &Utf8Path) -> Result<Vec<String>> {
-        let entries = match self.root.join(path).read_dir_utf8() {
+        let entries = match std::fs::read_dir(self.root.join(path)) {
             Ok(entries) => entries,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(Vec::new());
@@ -80,10 +81,36 @@ impl Tree {
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.with_context(|| format!("cannot read {path}"))?;
-            names.push(entry.file_name().to_owned());
+            names.extend(entry.file_name().into_string());
         }
         names.sort();
         Ok(names)
+    }
+
+    /// The files beside and below a crate's root, in order. A directory that several links lead to is read once; hidden
+    /// ones are passed over, and so is what cargo and a host keep beside a crate root in the package's own directory.
+    pub fn sources(&self, directory: &Utf8Path) -> Result<Vec<Utf8PathBuf>> {
+        const NO_MODULES: &[&str] = &["benches", "examples", "migrations", "target", "tests"];
+        let mut files = Vec::new();
+        let mut seen = BTreeSet::new();
+        let mut open = vec![directory.to_owned()];
+        while let Some(here) = open.pop() {
+            let full = self.root.join(&here);
+            if !seen.insert(full.canonicalize_utf8().unwrap_or(full)) {
+                continue;
+            }
+            for name in self.list(&here)? {
+                let path = here.join(&name);
+                let is_foreign = here.as_str().is_empty() && NO_MODULES.contains(&name.as_str());
+                match self.kind(&path) {
+                    Kind::File => files.push(path),
+                    Kind::Directory if !name.starts_with('.') && !is_foreign => open.push(path),
+                    Kind::Directory | Kind::Missing => {}
+                }
+            }
+        }
+        files.sort();
+        Ok(files)
     }
 }
 

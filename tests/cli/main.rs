@@ -7,6 +7,7 @@ mod bad_input;
 mod hosts;
 mod interrupted;
 mod laws;
+mod refused;
 mod report;
 mod rerun;
 mod transcript;
