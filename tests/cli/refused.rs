@@ -5,7 +5,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
-use crate::support::Host;
+use insta::assert_snapshot;
+
+use crate::support::{Host, manifest};
+use crate::transcript::refusals;
 
 const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 
@@ -37,4 +40,157 @@ fn a_file_that_is_no_text_and_no_module_is_passed_over() {
     fs::write(host.root().join("src").join(OsStr::from_bytes(b"\xff.rs")), "").unwrap();
     let run = host.sagents(PLAIN);
     assert_eq!(run.code, 0, "{}", run.stderr);
+}
+
+#[test]
+fn an_owner_table_has_no_empty_part_and_no_space_around_it() {
+    let lines = ["users.", ".users", "app..users", "none ", " users", "None"]
+        .map(|table| format!("gen persistence conversations -s accounts::Scope --owner-table '{table}'"));
+    assert_snapshot!(refusals(&Host::library(), &lines.each_ref().map(String::as_str)), @"
+    $ gen persistence conversations -s accounts::Scope --owner-table 'users.'
+    error: --owner-table: `users.` has an empty part
+    help: write `users`, or `auth.users` for a table in another schema
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-table '.users'
+    error: --owner-table: `.users` has an empty part
+    help: write `users`, or `auth.users` for a table in another schema
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-table 'app..users'
+    error: --owner-table: `app..users` has an empty part
+    help: write `users`, or `auth.users` for a table in another schema
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-table 'none '
+    error: --owner-table: `none ` has spaces around it
+    help: write `none`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-table ' users'
+    error: --owner-table: ` users` has spaces around it
+    help: write `users`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-table 'None'
+    error: --owner-table: `None` is not a table
+    help: write `none`, in lower case, for no foreign key
+    exit 2
+    ");
+}
+
+#[test]
+fn migrations_have_a_directory_of_their_own() {
+    let lines =
+        [".git", ".git/hooks", ".sagents/migrations", "target", "target/migrations", "src", "src/new", " migrations"]
+            .map(|directory| format!("gen persistence conversations -s accounts::Scope --migrations '{directory}'"));
+    let member = Host::empty()
+        .file("Cargo.toml", "[workspace]\nmembers = [\"web\"]\n")
+        .file("web/Cargo.toml", &manifest("web", "2024", ""))
+        .file("web/src/lib.rs", "");
+    let of_member = ["..", "../target/migrations"].map(|directory| {
+        format!("gen persistence conversations -s accounts::Scope --path web --migrations {directory}")
+    });
+    let all = [
+        refusals(&Host::library(), &lines.each_ref().map(String::as_str)),
+        refusals(&member, &of_member.each_ref().map(String::as_str)),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    $ gen persistence conversations -s accounts::Scope --migrations '.git'
+    error: --migrations: `.git` belongs to git
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations '.git/hooks'
+    error: --migrations: `.git/hooks` belongs to git
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations '.sagents/migrations'
+    error: --migrations: `.sagents/migrations` belongs to the generator
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'target'
+    error: --migrations: `target` is where cargo builds
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'target/migrations'
+    error: --migrations: `target/migrations` is where cargo builds
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'src'
+    error: --migrations: `src` is among the source files
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'src/new'
+    error: --migrations: `src/new` is among the source files
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations ' migrations'
+    error: --migrations: ` migrations` has spaces around it
+    help: use a plain name, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --path web --migrations ..
+    error: --migrations: `..` is not a directory inside of [host]
+    help: name one relative to the package, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --path web --migrations ../target/migrations
+    error: --migrations: `../target/migrations` is where cargo builds
+    help: name a directory of their own, for example `migrations`
+    exit 2
+    ");
+}
+
+#[test]
+fn migrations_that_are_among_the_sources_stay_there() {
+    let host =
+        Host::library().file("src/db/migrations/0001_first.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
+    host.generate("gen persistence conversations -s accounts::Scope --migrations src/db/migrations");
+}
+
+#[test]
+fn names_are_not_longer_than_those_of_files() {
+    let long = "a".repeat(300);
+    let deep = vec!["abcdefghi"; 30].join("::");
+    let lines = [
+        format!("gen persistence {long} -s accounts::Scope"),
+        format!("gen persistence {deep} -s accounts::Scope"),
+        format!("gen persistence conversations -s {long}::Scope"),
+        format!("gen persistence conversations -s accounts::Scope --owner-type {long}"),
+        format!("gen persistence conversations -s accounts::Scope --migrations {long}"),
+    ];
+    let all = refusals(&Host::library(), &lines.each_ref().map(String::as_str));
+    assert_snapshot!(all.replace(&long, "[long]").replace(&deep, "[deep]"), @"
+    $ gen persistence [long] -s accounts::Scope
+    error: CONTEXT: `[long]` has 300 bytes, the limit is 100
+    help: use a shorter name
+    exit 2
+
+    $ gen persistence [deep] -s accounts::Scope
+    error: CONTEXT: `[deep]` has 328 bytes, the limit is 200
+    help: use a shorter name
+    exit 2
+
+    $ gen persistence conversations -s [long]::Scope
+    error: --scope: `[long]` has 300 bytes, the limit is 100
+    help: use a shorter name
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-type [long]
+    error: --owner-type: `[long]` has 300 bytes, the limit is 100
+    help: use a shorter name
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations [long]
+    error: --migrations: `[long]` has a name of 300 bytes in it, the limit is 200
+    help: use a plain name, for example `migrations`
+    exit 2
+    ");
 }
