@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use insta::assert_snapshot;
 
 use crate::support::{Host, manifest};
-use crate::transcript::refusals;
+use crate::transcript::{refusal, refusals};
 
 const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 
@@ -193,4 +193,51 @@ fn names_are_not_longer_than_those_of_files() {
     help: use a plain name, for example `migrations`
     exit 2
     ");
+}
+
+/// A library with a scope and with these lines in its Cargo.toml.
+fn with_manifest(lines: &str) -> Host {
+    with_accounts("pub struct Scope { pub user_id: i64 }\n").file("Cargo.toml", &manifest("my_app", "2024", lines))
+}
+
+fn refusals_in(hosts: &[Host]) -> String {
+    hosts.iter().map(|host| refusal(host, PLAIN)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_crate_for_some_targets_is_not_added_for_all() {
+    let hosts = [
+        "\n[target.'cfg(unix)'.dependencies]\nsqlx = { version = \"0.8\", features = [\"postgres\"] }\n",
+        "\n[target.'cfg(unix)'.dependencies.uuid]\nversion = \"1.10\"\n\n[target.'cfg(windows)'.dependencies]\nuuid = \"1.10\"\n",
+        "\n[target.x86_64-unknown-linux-gnu.dependencies]\ndb = { package = \"sqlx\", version = \"0.9\" }\n",
+    ]
+    .map(with_manifest);
+    assert_snapshot!(refusals_in(&hosts), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: Cargo.toml: `sqlx` is there for some targets only, under [target.'cfg(unix)'.dependencies], but the generated code is for all of them
+    help: move `sqlx` to [dependencies]
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: Cargo.toml: `uuid` is there for some targets only, under [target.'cfg(unix)'.dependencies], but the generated code is for all of them
+    help: move `uuid` to [dependencies]
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: Cargo.toml: `db` is there for some targets only, under [target.x86_64-unknown-linux-gnu.dependencies], but the generated code is for all of them
+    help: move `db` to [dependencies]
+    exit 5
+    ");
+}
+
+#[test]
+fn what_some_targets_add_to_a_crate_is_theirs() {
+    let host = with_manifest(
+        "\n[dependencies]\nsqlx = \"0.8.4\"\n\n[target.'cfg(unix)'.dependencies]\nsqlx = { version = \"0.8.4\", features = [\"postgres\"] }\n",
+    );
+    host.generate(PLAIN);
+    assert_snapshot!(host.read("Cargo.toml").lines().filter(|line| line.contains("sqlx")).collect::<Vec<_>>().join("\n"), @r#"
+    sqlx = { version = "0.8.4", features = ["chrono", "postgres", "runtime-tokio", "uuid"] }
+    sqlx = { version = "0.8.4", features = ["postgres"] }
+    "#);
 }
