@@ -19,9 +19,9 @@ use std::ops::Range;
 use syn::spanned::Spanned as _;
 
 use self::reader::{Entry, FUEL, Reader};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::host::modules::Crate;
-use crate::names::{ModulePath, TypePath};
+use crate::names::{self, ModulePath, Name, TypePath};
 use crate::tree::Tree;
 
 /// What is known of a type of the host's own crate.
@@ -48,6 +48,19 @@ pub fn lookup(tree: &Tree, krate: &Crate, ty: &TypePath, context: &ModulePath) -
         Entry::Absent | Entry::Module(_) => Ok(Lookup::Absent),
         entry => Ok(reader.define(entry)?.map_or(Lookup::Opaque, Lookup::Found)),
     }
+}
+
+/// Refuses a new module whose name something else has in the module that declares it.
+pub fn refuse_taken(tree: &Tree, krate: &Crate, parent: &[Name], name: &Name) -> Result<()> {
+    let context = ModulePath::of(parent.iter().cloned());
+    let Some((file, line, what)) = Reader::new(tree, krate, &context).occupant(parent, name)? else { return Ok(()) };
+    let help = if parent.is_empty() && name.as_str() == names::RUNTIME {
+        "give it another name: the agent runtime is always `crate::sagents`"
+    } else {
+        "give it another name, or choose another module for the generated code"
+    };
+    Err(Failure::decision(format!("{file}:{line}: `{name}` is {what} here, and a module cannot have the same name"))
+        .help(help))
 }
 
 /// Where a struct that was put into a file stands, if it is as it was. Formatting does not count.

@@ -241,3 +241,60 @@ fn what_some_targets_add_to_a_crate_is_theirs() {
     sqlx = { version = "0.8.4", features = ["postgres"] }
     "#);
 }
+
+#[test]
+fn a_name_that_is_taken_is_no_module_of_ours() {
+    let hosts = [
+        with_root("pub use accounts as conversations;"),
+        with_root("#[allow(non_camel_case_types)]\npub struct sagents;"),
+        with_root("extern crate core as sagents;"),
+        with_root("pub mod talks {}\npub use talks::{self as conversations};"),
+    ];
+    let nested = with_root("pub mod chat;").file("src/chat.rs", "use crate::accounts as conversations;\n");
+    let scope = Host::library().file("src/lib.rs", "//! The root.\n\nmod people {}\nuse people as accounts;\n");
+    let all = [
+        refusals_in(&hosts),
+        refusal(&nested, "gen persistence chat::conversations -s accounts::Scope"),
+        refusal(&scope, PLAIN),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: src/lib.rs:3: `conversations` is an import here, and a module cannot have the same name
+    help: give it another name, or choose another module for the generated code
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: src/lib.rs:4: `sagents` is a struct here, and a module cannot have the same name
+    help: give it another name: the agent runtime is always `crate::sagents`
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: src/lib.rs:3: `sagents` is a crate here, and a module cannot have the same name
+    help: give it another name: the agent runtime is always `crate::sagents`
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: src/lib.rs:4: `conversations` is an import here, and a module cannot have the same name
+    help: give it another name, or choose another module for the generated code
+    exit 5
+
+    $ gen persistence chat::conversations -s accounts::Scope
+    error: src/chat.rs:1: `conversations` is an import here, and a module cannot have the same name
+    help: give it another name, or choose another module for the generated code
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: src/lib.rs:4: `accounts` is an import here, and a module cannot have the same name
+    help: give it another name, or choose another module for the generated code
+    exit 5
+    ");
+}
+
+#[test]
+fn functions_and_macros_may_be_called_like_a_module_of_ours() {
+    let host = with_root(
+        "mod pages {\n    pub fn conversations() {}\n}\npub use pages::conversations;\n\npub fn sagents() {}\n\n\
+         macro_rules! sagents {\n    () => {};\n}",
+    );
+    host.generate(PLAIN);
+}

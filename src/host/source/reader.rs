@@ -8,6 +8,7 @@ use std::rc::Rc;
 use camino::Utf8PathBuf;
 use syn::Item;
 use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
 
 use crate::failure::Result;
 use crate::host::modules::{self, Crate, Found};
@@ -119,6 +120,42 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(if place.items().iter().any(|item| may_make(item, name)) { Entry::Hidden } else { Entry::Absent })
+    }
+
+    /// What keeps a module from having a name in another module: its file and line, and what it is.
+    pub(super) fn occupant(&self, module: &[Name], name: &Name) -> Result<Option<(Utf8PathBuf, usize, &'static str)>> {
+        let Some(place) = self.module(module)? else { return Ok(None) };
+        for item in place.items() {
+            let (ident, what) = match item {
+                Item::Struct(item) => (&item.ident, "a struct"),
+                Item::Enum(item) => (&item.ident, "an enum"),
+                Item::Union(item) => (&item.ident, "a union"),
+                Item::Type(item) => (&item.ident, "a type"),
+                Item::Trait(item) => (&item.ident, "a trait"),
+                Item::TraitAlias(item) => (&item.ident, "a trait"),
+                Item::ExternCrate(item) => (item.rename.as_ref().map_or(&item.ident, |(_, ident)| ident), "a crate"),
+                Item::Use(_) if self.imports_type(&place, item, name.as_str())? => {
+                    return Ok(Some((place.file.clone(), item.span().start().line, "an import")));
+                }
+                _ => continue,
+            };
+            if is(ident, name.as_str()) {
+                return Ok(Some((place.file.clone(), ident.span().start().line, what)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a `use` brings in a type or a module of that name, as far as that can be seen. Functions and macros have
+    /// names of their own.
+    fn imports_type(&self, place: &Place, item: &Item, name: &str) -> Result<bool> {
+        for import in imports(std::slice::from_ref(item)) {
+            if import.name.as_deref() == Some(name) {
+                let is_crate = import.external || import.path == [name];
+                return Ok(is_crate || !matches!(self.walk(&place.path, &import.path, FUEL)?, Entry::Absent));
+            }
+        }
+        Ok(false)
     }
 
     fn declared(&self, place: &Place, name: &str) -> Result<Option<Entry>> {
