@@ -101,11 +101,8 @@ impl Options {
             }
             noun => Some(inquiry.owner(noun, database, &lookup, &mut notes)?),
         };
-        if let Lookup::Found(definition) = &lookup
-            && definition.generic
-        {
-            return Err(Failure::usage(format!("--scope: `{}` in {} has parameters", scope.name, definition.file))
-                .help("name a type without generic parameters or lifetimes"));
+        if matches!(lookup, Lookup::Found(_)) {
+            source::check_scope(&host.tree, &host.krate, &scope, &context)?;
         }
         Ok(Self {
             create_scope: matches!(lookup, Lookup::Absent),
