@@ -365,14 +365,15 @@ fn taken_directory(directory: &Utf8Path, host: &Host) -> Option<&'static str> {
         let entries = directory.read_dir_utf8().into_iter().flatten().flatten();
         entries.into_iter().any(|entry| entry.path().extension() == Some("sql"))
     };
-    let sources = root.join(host.krate.root.parent().unwrap_or(Utf8Path::new("")));
+    let sources = ["src", host.krate.root.parent().map_or("", Utf8Path::as_str)].map(|name| root.join(name));
+    let is_source = sources.iter().any(|sources| sources != root && directory.starts_with(sources));
     if has(".git") {
         Some("belongs to git")
     } else if has(memory::DIRECTORY) {
         Some("belongs to the generator")
     } else if [root, &host.boundary].iter().any(|parent| inside(parent).starts_with("target")) {
         Some("is where cargo builds")
-    } else if sources != *root && directory.starts_with(&sources) && !holds_migrations() {
+    } else if is_source && !holds_migrations() {
         Some("is among the source files")
     } else {
         None

@@ -26,7 +26,7 @@ fn with_root(line: &str) -> Host {
 #[test]
 fn links_that_lead_back_are_followed_once() {
     let host = with_root("pub fn nothing() {}");
-    for name in ["again", "anew"] {
+    for name in ["again", "once_more"] {
         symlink(".", host.root().join("src").join(name)).unwrap();
     }
     let run = host.sagents(PLAIN);

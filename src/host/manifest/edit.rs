@@ -68,7 +68,10 @@ impl Manifest {
 
     /// The generated code is compiled for every target, and a second entry could bring a second version.
     pub(super) fn refuse_some_targets(&self, name: &str) -> Result<()> {
-        let tables = self.for_targets(NORMAL, name);
+        let mut tables = self.for_targets(NORMAL, name);
+        if name == SQLX {
+            tables.extend(self.for_targets(DEV, name));
+        }
         let Some((table, entry)) = tables.first().filter(|_| self.find(NORMAL, name).is_none()) else { return Ok(()) };
         let (path, key) = (&self.path, entry.key);
         Err(Failure::decision(format!(

@@ -364,6 +364,8 @@ fn a_crate_that_is_there_for_some_targets_only_is_refused() {
     let failure = manifest(renamed).sqlx().unwrap_err();
     assert_eq!(failure.exit, Exit::Decision);
     assert!(failure.what.contains("`db` is there for some targets only, under [target.wasm32-"), "{failure}");
+    let tests = "[target.'cfg(unix)'.dev-dependencies]\nsqlx = '0.8'";
+    assert!(manifest(tests).sqlx().is_err());
 }
 
 #[test]
