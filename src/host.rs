@@ -16,7 +16,7 @@ use crate::change::{Action, Change};
 use crate::failure::{Failure, Result};
 use crate::host::manifest::Manifest;
 use crate::host::modules::Crate;
-use crate::tree::{Kind, Tree};
+use crate::tree::Tree;
 
 #[derive(Debug)]
 pub struct Host {
@@ -148,24 +148,11 @@ impl Host {
         paths.iter().filter(|path| output.status.success() && is_listed(path)).map(|path| path.to_path_buf()).collect()
     }
 
-    /// The first source file beside or below the crate's root that contains a text.
+    /// The first source file beside or below the crate's root that contains a text. What cannot be read is no source.
     pub fn mentions(&self, needle: &str) -> Result<Option<Utf8PathBuf>> {
-        let mut directories = vec![self.krate.root.parent().unwrap_or(Utf8Path::new("")).to_owned()];
-        while let Some(directory) = directories.pop() {
-            for name in self.tree.list(&directory)? {
-                let path = directory.join(name);
-                match self.tree.kind(&path) {
-                    Kind::Directory => directories.push(path),
-                    Kind::File if path.extension() == Some("rs") => {
-                        if self.tree.read(&path)?.is_some_and(|text| text.contains(needle)) {
-                            return Ok(Some(path));
-                        }
-                    }
-                    Kind::File | Kind::Missing => {}
-                }
-            }
-        }
-        Ok(None)
+        let files = self.tree.sources(self.krate.root.parent().unwrap_or(Utf8Path::new("")))?;
+        let contains = |path: &Utf8PathBuf| matches!(self.tree.read(path), Ok(Some(text)) if text.contains(needle));
+        Ok(files.into_iter().filter(|path| path.extension() == Some("rs")).find(contains))
     }
 
     /// The nearest directory that exists, for programs that are run there.

@@ -10,6 +10,10 @@ use crate::failure::{Failure, Result};
 /// The module of the agent runtime, at the crate's root.
 pub const RUNTIME: &str = "sagents";
 
+/// The longest name, and the longest path of them, in bytes: both become names of files, with something behind them.
+const LONGEST_NAME: usize = 100;
+const LONGEST_PATH: usize = 200;
+
 /// What messages call the module that is generated.
 const CONTEXT: &str = "CONTEXT";
 
@@ -86,7 +90,9 @@ impl ModulePath {
             return Err(Failure::usage(format!("{CONTEXT}: `{text}` names the package itself, not a module in it"))
                 .help(format!("add the module's name, for example `{example}`")));
         }
-        Ok(Self(names))
+        let path = Self(names);
+        check_length(CONTEXT, &path.key(), LONGEST_PATH)?;
+        Ok(path)
     }
 
     /// Reads a key of `sagents.toml`. It starts below the crate's root, also where the first module is called like the
@@ -324,7 +330,15 @@ fn check_characters(what: &str, shown: &str, bare: &str) -> Result<()> {
     if !bare.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Err(Failure::usage(format!("{what}: `{shown}` does not start with a letter")).help(HELP));
     }
-    Ok(())
+    check_length(what, bare, LONGEST_NAME)
+}
+
+fn check_length(what: &str, text: &str, limit: usize) -> Result<()> {
+    if text.len() <= limit {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{what}: `{text}` has {} bytes, the limit is {limit}", text.len()))
+        .help("use a shorter name"))
 }
 
 /// A text that a terminal shows as it is.

@@ -23,7 +23,7 @@ use crate::host::Host;
 use crate::host::manifest::Sqlx;
 use crate::host::migrations::{self, Catalog};
 use crate::host::source::{self, Lookup};
-use crate::memory::{Last, Recorded};
+use crate::memory::{self, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
 use crate::schema::{self, OwnerColumn, OwnerKey};
 
@@ -106,11 +106,8 @@ impl Options {
             }
             noun => Some(inquiry.owner(noun, database, &lookup, &mut notes)?),
         };
-        if let Lookup::Found(definition) = &lookup
-            && definition.generic
-        {
-            return Err(Failure::usage(format!("--scope: `{}` in {} has parameters", scope.name, definition.file))
-                .help("name a type without generic parameters or lifetimes"));
+        if matches!(lookup, Lookup::Found(_)) {
+            source::check_scope(&host.tree, &host.krate, &scope, &context)?;
         }
         Ok(Self {
             create_scope: matches!(lookup, Lookup::Absent),
@@ -332,10 +329,11 @@ fn refuse_mixed_migrations(
         )))
 }
 
-/// Relative to the package, and inside of what the generator may write to.
+/// Relative to the package, inside of what the generator may write to, and not among files of another kind.
 pub fn migrations_directory(given: Option<&Utf8Path>, host: &Host) -> Result<Utf8PathBuf> {
     let directory = given.unwrap_or(Utf8Path::new(DEFAULT_MIGRATIONS));
     let root = host.tree.root();
+    check_directory_name(directory)?;
     let mut clean = root.to_owned();
     for component in directory.components() {
         match component {
@@ -347,16 +345,63 @@ pub fn migrations_directory(given: Option<&Utf8Path>, host: &Host) -> Result<Utf
             Utf8Component::RootDir | Utf8Component::Prefix(_) => clean = Utf8PathBuf::from(component.as_str()),
         }
     }
-    if !clean.starts_with(&host.boundary) || clean == *root {
+    if !clean.starts_with(&host.boundary) || clean == host.boundary || clean == *root {
         return Err(Failure::usage(format!(
             "--migrations: `{directory}` is not a directory inside of {}",
             host.boundary
         ))
         .help("name one relative to the package, for example `migrations`"));
     }
+    if let Some(what) = taken_directory(&clean, host) {
+        return Err(Failure::usage(format!("--migrations: `{directory}` {what}"))
+            .help("name a directory of their own, for example `migrations`"));
+    }
     let up = root.components().count() - common(root, &clean);
     let down: Vec<_> = clean.components().skip(common(root, &clean)).map(|part| part.as_str().to_owned()).collect();
     Ok(std::iter::repeat_n("..".to_owned(), up).chain(down).collect::<Utf8PathBuf>())
+}
+
+fn check_directory_name(directory: &Utf8Path) -> Result<()> {
+    const LONGEST: usize = 200;
+    let refuse = |what: String| {
+        let shown = names::printable(directory.as_str());
+        Err(Failure::usage(format!("--migrations: `{shown}` {what}"))
+            .help("use a plain name, for example `migrations`"))
+    };
+    if directory.as_str().trim() != directory {
+        return refuse("has spaces around it".to_owned());
+    }
+    if let Some(odd) = directory.as_str().chars().find(|c| c.is_control()) {
+        return refuse(format!("contains {}", names::show(odd)));
+    }
+    match directory.components().map(|part| part.as_str().len()).find(|length| *length > LONGEST) {
+        Some(length) => refuse(format!("has a name of {length} bytes in it, the limit is {LONGEST}")),
+        None => Ok(()),
+    }
+}
+
+/// Why a directory is not one for migrations. Those that are among the sources already may stay there.
+fn taken_directory(directory: &Utf8Path, host: &Host) -> Option<&'static str> {
+    let root = host.tree.root();
+    let inside = |parent: &Utf8Path| directory.strip_prefix(parent).unwrap_or(Utf8Path::new("")).to_owned();
+    let has = |name: &str| inside(&host.boundary).components().any(|part| part.as_str() == name);
+    let holds_migrations = || {
+        let entries = directory.read_dir_utf8().into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.path().extension() == Some("sql"))
+    };
+    let sources = ["src", host.krate.root.parent().map_or("", Utf8Path::as_str)].map(|name| root.join(name));
+    let is_source = sources.iter().any(|sources| sources != root && directory.starts_with(sources));
+    if has(".git") {
+        Some("belongs to git")
+    } else if has(memory::DIRECTORY) {
+        Some("belongs to the generator")
+    } else if [root, &host.boundary].iter().any(|parent| inside(parent).starts_with("target")) {
+        Some("is where cargo builds")
+    } else if is_source && !holds_migrations() {
+        Some("is among the source files")
+    } else {
+        None
+    }
 }
 
 fn common(one: &Utf8Path, other: &Utf8Path) -> usize {

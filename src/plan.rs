@@ -244,6 +244,7 @@ impl<'a> Builder<'a> {
             ))
             .help("choose another path, for example `crate::conversations`"));
         }
+        source::refuse_taken(&self.host.tree, &self.host.krate, &path.names()[..depth], &missing[0])?;
         for (index, name) in missing.iter().enumerate() {
             let is_last = index + 1 == missing.len();
             let public = self.host.krate.library;

@@ -82,9 +82,10 @@ impl Tree {
         self.kind(path) == Kind::File
     }
 
-    /// The names in a directory, sorted; none if there is no such directory. Laid files are not listed.
+    /// The names in a directory, sorted; none if there is no such directory. Laid files are not listed, nor are names
+    /// that are not UTF-8: no module and no migration has one.
     pub fn list(&self, path: &Utf8Path) -> Result<Vec<String>> {
-        let entries = match self.root.join(path).read_dir_utf8() {
+        let entries = match std::fs::read_dir(self.root.join(path)) {
             Ok(entries) => Some(entries),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
             Err(error) => return Err(unreadable(path, error)),
@@ -92,7 +93,7 @@ impl Tree {
         let mut names: BTreeSet<_> = self.pending_in(path).map(str::to_owned).collect();
         for entry in entries.into_iter().flatten() {
             let entry = entry.with_context(|| format!("cannot read {path}"))?;
-            names.insert(entry.file_name().to_owned());
+            names.extend(entry.file_name().into_string());
         }
         names.retain(|name| self.pending.get(&path.join(name)) != Some(&None));
         Ok(names.into_iter().collect())
@@ -102,6 +103,32 @@ impl Tree {
     fn pending_in(&self, directory: &Utf8Path) -> impl Iterator<Item = &str> {
         let written = self.pending.iter().filter(|(_, text)| text.is_some());
         written.filter_map(move |(path, _)| Some(path.strip_prefix(directory).ok()?.components().next()?.as_str()))
+    }
+
+    /// The files beside and below a crate's root, in order. A directory that several links lead to is read once; hidden
+    /// ones are passed over, and so is what cargo and a host keep beside a crate root in the package's own directory.
+    pub fn sources(&self, directory: &Utf8Path) -> Result<Vec<Utf8PathBuf>> {
+        const NO_MODULES: &[&str] = &["benches", "examples", "migrations", "target", "tests"];
+        let mut files = Vec::new();
+        let mut seen = BTreeSet::new();
+        let mut open = vec![directory.to_owned()];
+        while let Some(here) = open.pop() {
+            let full = self.root.join(&here);
+            if !seen.insert(full.canonicalize_utf8().unwrap_or(full)) {
+                continue;
+            }
+            for name in self.list(&here)? {
+                let path = here.join(&name);
+                let is_foreign = here.as_str().is_empty() && NO_MODULES.contains(&name.as_str());
+                match self.kind(&path) {
+                    Kind::File => files.push(path),
+                    Kind::Directory if !name.starts_with('.') && !is_foreign => open.push(path),
+                    Kind::Directory | Kind::Missing => {}
+                }
+            }
+        }
+        files.sort();
+        Ok(files)
     }
 }
 

@@ -12,7 +12,7 @@ mod tests;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use semver::Version;
-use toml_edit::Document;
+use toml_edit::{Document, Item, TableLike};
 
 use crate::failure::{Failure, Result};
 
@@ -90,11 +90,13 @@ impl Manifest {
     }
 
     pub fn sqlx(&self) -> Result<Sqlx> {
+        self.refuse_some_targets(SQLX)?;
         let Some(entry) = self.find(NORMAL, SQLX).or_else(|| self.find(DEV, SQLX)).or_else(|| self.shared(SQLX)) else {
             let version = self.locked_sqlx();
             return Ok(Sqlx { version, renamed: None, sqlite: false, postgres: false, mysql: false });
         };
-        let features = entry.features(true);
+        let mut features = entry.features(true);
+        features.extend(self.for_targets(NORMAL, SQLX).iter().flat_map(|(_, entry)| entry.features(true)));
         let has = |name: &str| features.contains(name);
         Ok(Sqlx {
             version: Some(self.sqlx_version(&entry)?),
@@ -107,7 +109,10 @@ impl Manifest {
 
     /// The crates that the package can name, as Rust code writes them.
     pub fn dependency_crates(&self) -> Vec<String> {
-        self.entries(NORMAL).map(|entry| crate::names::crate_name(entry.key)).collect()
+        let targets = self.document.get("target").and_then(Item::as_table_like);
+        let tables = targets.into_iter().flat_map(TableLike::iter).map(|(_, target)| target.get(NORMAL));
+        let tables = [self.document.get(NORMAL)].into_iter().chain(tables).flatten().filter_map(Item::as_table_like);
+        tables.flat_map(TableLike::iter).map(|(key, _)| crate::names::crate_name(key)).collect()
     }
 
     /// The oldest Rust that the package promises to compile with.

@@ -15,7 +15,7 @@ use syn::{Attribute, Expr, ExprLit, Item, ItemMod, Lit, Meta, Token, Visibility}
 
 use crate::failure::{Failure, Result};
 use crate::names::Name;
-use crate::tree::{Kind, Tree};
+use crate::tree::Tree;
 
 /// How the host names the file of a module that has children: `chat.rs` beside `chat/`, or `chat/mod.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +65,10 @@ pub struct Declaration<'a> {
 
 /// The style that a crate already has; [`Style::Flat`] if nothing shows one.
 pub fn style(tree: &Tree, root: &Utf8Path) -> Result<Style> {
-    let habits = habits(tree, directory_of(root))?;
-    Ok(if habits.mod_rs && !habits.flat { Style::ModRs } else { Style::Flat })
+    let files = tree.sources(directory_of(root))?;
+    let has_mod_rs = files.iter().any(|file| file.file_name() == Some("mod.rs"));
+    let is_flat = files.iter().any(|file| files.binary_search(&directory_of(file).with_extension("rs")).is_ok());
+    Ok(if has_mod_rs && !is_flat { Style::ModRs } else { Style::Flat })
 }
 
 /// Follows `mod` declarations from the crate's root. What exists only under `cfg(test)` counts as not declared.
@@ -149,30 +151,6 @@ pub fn parse(file: &Utf8Path, text: &str) -> Result<syn::File> {
             .help(format!("mend {file}, then run this again"))
     })
 }
-
-struct Habits {
-    mod_rs: bool,
-    flat: bool,
-}
-
-fn habits(tree: &Tree, directory: &Utf8Path) -> Result<Habits> {
-    let names = tree.list(directory)?;
-    let mut habits = Habits { mod_rs: names.iter().any(|name| name == "mod.rs"), flat: false };
-    for name in &names {
-        let path = directory.join(name);
-        // A crate whose root stands in the package's directory has all of that below it.
-        let is_foreign = directory.as_str().is_empty() && NO_MODULES.contains(&name.as_str());
-        if name.starts_with('.') || is_foreign || tree.kind(&path) != Kind::Directory {
-            continue;
-        }
-        let below = self::habits(tree, &path)?;
-        habits.mod_rs |= below.mod_rs;
-        habits.flat |= below.flat || names.contains(&format!("{name}.rs"));
-    }
-    Ok(habits)
-}
-
-const NO_MODULES: &[&str] = &["benches", "examples", "migrations", "target", "tests"];
 
 fn directory_of(file: &Utf8Path) -> &Utf8Path {
     file.parent().unwrap_or(Utf8Path::new(""))

@@ -4,8 +4,10 @@
 
 mod access;
 mod definition;
+mod macros;
 mod member;
 mod reader;
+mod scope;
 mod types;
 
 #[cfg(test)]
@@ -19,9 +21,9 @@ use std::ops::Range;
 use syn::spanned::Spanned as _;
 
 use self::reader::{Entry, FUEL, Reader};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::host::modules::Crate;
-use crate::names::{ModulePath, TypePath};
+use crate::names::{self, ModulePath, Name, TypePath};
 use crate::tree::Tree;
 
 /// What is known of a type of the host's own crate.
@@ -31,8 +33,10 @@ pub enum Lookup {
     Found(Definition),
     /// The type is not there; its module may or may not exist.
     Absent,
-    /// Something of that name comes from another crate or a macro, and its source cannot be read.
+    /// Something of that name comes from another crate, and its source cannot be read.
     Opaque,
+    /// The type is not written in its module, but this macro there may make it.
+    Made(String),
 }
 
 /// Finds the definition of a type, as code in `context` sees it.
@@ -41,13 +45,51 @@ pub fn lookup(tree: &Tree, krate: &Crate, ty: &TypePath, context: &ModulePath) -
         return Ok(Lookup::Opaque);
     }
     let reader = Reader::new(tree, krate, context);
-    let mut path = vec!["crate".to_owned()];
-    path.extend(ty.modules.iter().map(|module| module.as_str().to_owned()));
-    path.push(ty.name.clone());
-    match reader.walk(&[], &path, FUEL)? {
-        Entry::Absent | Entry::Module(_) => Ok(Lookup::Absent),
-        entry => Ok(reader.define(entry)?.map_or(Lookup::Opaque, Lookup::Found)),
+    let mut definitions = Vec::new();
+    for entry in reader.variants(&[], &path_of(ty), FUEL)? {
+        match entry {
+            Entry::Absent | Entry::Module(_) => {}
+            Entry::Made(maker) => return Ok(Lookup::Made(maker)),
+            entry => match reader.define(entry)? {
+                Some(definition) => definitions.push(definition),
+                None => return Ok(Lookup::Opaque),
+            },
+        }
     }
+    if definitions.is_empty() {
+        return Ok(Lookup::Absent);
+    }
+    let variants = definitions.split_off(1);
+    Ok(Lookup::Found(Definition { variants, ..definitions.remove(0) }))
+}
+
+/// Refuses a scope that the generated code could not be compiled with.
+pub fn check_scope(tree: &Tree, krate: &Crate, ty: &TypePath, context: &ModulePath) -> Result<()> {
+    let reader = Reader::new(tree, krate, context);
+    for entry in reader.variants(&[], &path_of(ty), FUEL)? {
+        if let Some((place, item)) = reader.item(entry)? {
+            reader.check_scope(ty, &place, &item)?;
+        }
+    }
+    Ok(())
+}
+
+fn path_of(ty: &TypePath) -> Vec<String> {
+    let modules = ty.modules.iter().map(|module| module.as_str().to_owned());
+    ["crate".to_owned()].into_iter().chain(modules).chain([ty.name.clone()]).collect()
+}
+
+/// Refuses a new module whose name something else has in the module that declares it.
+pub fn refuse_taken(tree: &Tree, krate: &Crate, parent: &[Name], name: &Name) -> Result<()> {
+    let context = ModulePath::of(parent.iter().cloned());
+    let Some((file, line, what)) = Reader::new(tree, krate, &context).occupant(parent, name)? else { return Ok(()) };
+    let help = if parent.is_empty() && name.as_str() == names::RUNTIME {
+        "give it another name: the agent runtime is always `crate::sagents`"
+    } else {
+        "give it another name, or choose another module for the generated code"
+    };
+    Err(Failure::decision(format!("{file}:{line}: `{name}` is {what} here, and a module cannot have the same name"))
+        .help(help))
 }
 
 /// Where a struct that was put into a file stands, if it is as it was. Formatting does not count.

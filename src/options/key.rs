@@ -54,17 +54,27 @@ impl Storage {
 
 /// A table may be called almost anything; it is quoted wherever it is written.
 pub(super) fn check_table(name: &str) -> Result<()> {
+    let shown = names::printable(name);
+    let refuse =
+        |what: &str, help: &str| Err(Failure::usage(format!("--owner-table: `{shown}` {what}")).help(help.to_owned()));
     let odd = name.chars().find(|c| c.is_control() || matches!(c, '"' | '\'' | ';' | '\\' | '#' | '$'));
-    match odd {
-        Some(odd) => {
-            Err(Failure::usage(format!("--owner-table: `{}` contains {}", names::printable(name), names::show(odd)))
-                .help("give the table's plain name, without quotes"))
-        }
-        None if name.trim().is_empty() => {
-            Err(Failure::usage("--owner-table: it is empty").help("name a table, or `none` for no foreign key"))
-        }
-        None => Ok(()),
+    if let Some(odd) = odd {
+        return refuse(&format!("contains {}", names::show(odd)), "give the table's plain name, without quotes");
     }
+    let bare = name.trim();
+    if bare.is_empty() {
+        return Err(Failure::usage("--owner-table: it is empty").help("name a table, or `none` for no foreign key"));
+    }
+    if bare != name {
+        return refuse("has spaces around it", &format!("write `{bare}`"));
+    }
+    if name.split('.').any(|part| part.trim().is_empty()) {
+        return refuse("has an empty part", "write `users`, or `auth.users` for a table in another schema");
+    }
+    if name != "none" && name.eq_ignore_ascii_case("none") {
+        return refuse("is not a table", "write `none`, in lower case, for no foreign key");
+    }
+    Ok(())
 }
 
 /// The single column that a foreign key can name, and its declared type.

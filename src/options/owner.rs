@@ -73,7 +73,7 @@ impl Inquiry<'_> {
             Some(_) => {}
             None => notes.push(format!(
                 "The type of `{}` in {} cannot be seen; it is taken to be {}.",
-                path(&access),
+                access.shown(),
                 self.scope.rust(),
                 rust_type(id)
             )),
@@ -178,7 +178,7 @@ impl Inquiry<'_> {
         let (tree, krate) = (&self.host.tree, &self.host.krate);
         let definition = match lookup {
             Lookup::Found(definition) => Some(definition),
-            Lookup::Absent | Lookup::Opaque => None,
+            Lookup::Absent | Lookup::Opaque | Lookup::Made(_) => None,
         };
         match (&self.given.scope_owner, lookup) {
             (Some(_), Lookup::Absent) => Err(Failure::usage(format!(
@@ -199,11 +199,19 @@ impl Inquiry<'_> {
                 self.scope.rust()
             ))
             .help("say it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`")),
+            (None, Lookup::Made(maker)) => Err(Failure::decision(format!(
+                "`{}` is not written in the source, but {maker} may make it",
+                self.scope.rust()
+            ))
+            .help(format!(
+                "if it does, say with --scope-owner how it names its {noun}, for example `--scope-owner {field}`; \
+                 if not, write the type, or name another module with --scope"
+            ))),
         }
     }
 
     fn wrong_type(&self, access: &Access, seen: &Seen, id: IdType, table: Option<&OwnerTable>) -> Failure {
-        let (path, wanted) = (path(access), rust_type(id));
+        let (path, wanted) = (access.shown(), rust_type(id));
         let reason = match (table, &self.given.owner_id) {
             (Some(table), _) => format!("the key `{}` of table `{}` is `{wanted}`", table.key, table.name),
             (None, Some(given)) => format!("`--owner-id {given}` asks for `{wanted}`"),
@@ -248,10 +256,6 @@ fn show(seen: &Seen) -> String {
         Seen::Ref(inner) => format!("&{}", show(inner)),
         Seen::Other(text) => text.clone(),
     }
-}
-
-fn path(access: &Access) -> String {
-    access.steps.iter().map(|step| step.text.as_str()).collect::<Vec<_>>().join(".")
 }
 
 fn list(names: &[String]) -> String {

@@ -1200,7 +1200,7 @@ fn migrations_stay_inside_the_package() {
         "gen persistence conversations -s accounts::Scope --migrations /var/migrations",
         "gen persistence conversations -s accounts::Scope --migrations .",
         "gen persistence conversations -s accounts::Scope --migrations ''",
-        "gen persistence conversations -s accounts::Scope --migrations src/lib.rs",
+        "gen persistence conversations -s accounts::Scope --migrations Cargo.toml",
     ];
     assert_snapshot!(refusals(&Host::library(), &lines), @"
     $ gen persistence conversations -s accounts::Scope --migrations ..
@@ -1228,9 +1228,9 @@ fn migrations_stay_inside_the_package() {
     help: name one relative to the package, for example `migrations`
     exit 2
 
-    $ gen persistence conversations -s accounts::Scope --migrations src/lib.rs
-    error: src/lib.rs is a file, where a directory has to be
-    help: move src/lib.rs away, or choose another path
+    $ gen persistence conversations -s accounts::Scope --migrations Cargo.toml
+    error: Cargo.toml is a file, where a directory has to be
+    help: move Cargo.toml away, or choose another path
     exit 2
     ");
 }

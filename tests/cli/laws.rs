@@ -1,6 +1,7 @@
 //! Laws that hold for whatever options somebody thinks of. What is accepted is Rust that parses and is formatted, and
 //! generating it twice changes nothing; what is refused is refused with a reason and a remedy, and leaves no trace.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -125,16 +126,24 @@ proptest! {
         steps in proptest::collection::vec(step(), 2..5),
     ) {
         let host = accounts_host();
-        let first = unformatted(&host, "gen persistence conversations -s accounts::Scope");
+        let first = unformatted(&host, "gen persistence conversations --scope=accounts::Scope");
         prop_assert_eq!(first.code, 0, "{:?}", first);
+        let mut model = BTreeMap::from([("--scope".to_owned(), Some("accounts::Scope".to_owned()))]);
         for options in &steps {
             let before = everything(&host);
             let run = unformatted(&host, &format!("gen persistence conversations {options}"));
-            if run.code != 0 {
+            if run.code == 0 {
+                model = given_over(options, model);
+            } else {
                 prop_assert!([2, 5].contains(&run.code), "{run:?}");
                 prop_assert_eq!(everything(&host), before);
             }
         }
+        let model: Vec<_> = model.into_iter().map(|(name, value)| match value {
+            Some(value) => format!("{name}={value}"),
+            None => name,
+        }).collect();
+        prop_assert_eq!(recorded(&host), model.join(" "));
         let check = unformatted(&host, "check");
         prop_assert_eq!(check.code, 0, "{:?}", check);
         let fresh = accounts_host();
@@ -182,6 +191,28 @@ fn step() -> impl Strategy<Value = String> {
         .prop_map(|(a, b, c, d, e, f, g, h, i)| {
             [a, b, c, d, e, f, g, h, i].into_iter().flatten().collect::<Vec<_>>().join(" ")
         })
+}
+
+/// The options that hold after a run: what is given, over what was given before and still describes the same owner and
+/// the same scope.
+fn given_over(options: &str, mut before: BTreeMap<String, Option<String>>) -> BTreeMap<String, Option<String>> {
+    let value = |options: &BTreeMap<String, Option<String>>, name: &str| options.get(name).cloned().flatten();
+    let given: BTreeMap<_, _> = options
+        .split_whitespace()
+        .map(|flag| match flag.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+            None => (flag.to_owned(), None),
+        })
+        .collect();
+    let owner = value(&before, "--owner-type").unwrap_or_else(|| "user".to_owned());
+    if value(&given, "--owner-type").is_some_and(|now| now != owner) {
+        before.retain(|name, _| !name.starts_with("--owner-") && name != "--scope-owner");
+    }
+    if value(&given, "--scope").is_some_and(|now| Some(now) != value(&before, "--scope")) {
+        before.remove("--scope-owner");
+    }
+    before.extend(given);
+    before
 }
 
 /// The recorded options as a command line. A backfill is for one change and no other.

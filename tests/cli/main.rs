@@ -9,6 +9,7 @@ mod hosts;
 mod interrupted;
 mod laws;
 mod owners;
+mod refused;
 mod report;
 mod rerun;
 mod transcript;

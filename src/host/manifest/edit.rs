@@ -19,6 +19,12 @@ impl Manifest {
     pub(super) fn edit(&self, need: &Need) -> Result<Option<Edit>> {
         let (table, other) = if need.dev { (DEV, NORMAL) } else { (NORMAL, DEV) };
         self.refuse_taken_name(table, need.name)?;
+        if !need.dev {
+            self.refuse_some_targets(need.name)?;
+        }
+        for (_, entry) in self.for_targets(table, need.name) {
+            self.check(need, &entry)?;
+        }
         let here = self.find(table, need.name);
         let there = self.find(other, need.name);
         let shared = self.shared(need.name).filter(|entry| entry.key == need.name || need.name == SQLX);
@@ -58,6 +64,20 @@ impl Manifest {
             "{path}: `{name}` is another name of the package `{package}`, and the generated code needs `{name}` itself"
         ))
         .help(format!("give `{package}` another name under [{table}]")))
+    }
+
+    /// The generated code is compiled for every target, and a second entry could bring a second version.
+    pub(super) fn refuse_some_targets(&self, name: &str) -> Result<()> {
+        let mut tables = self.for_targets(NORMAL, name);
+        if name == SQLX {
+            tables.extend(self.for_targets(DEV, name));
+        }
+        let Some((table, entry)) = tables.first().filter(|_| self.find(NORMAL, name).is_none()) else { return Ok(()) };
+        let (path, key) = (&self.path, entry.key);
+        Err(Failure::decision(format!(
+            "{path}: `{key}` is there for some targets only, under [{table}], but the generated code is for all of them"
+        ))
+        .help(format!("move `{key}` to [{NORMAL}]")))
     }
 
     fn refuse_unusable(&self, need: &Need, entry: &Entry<'_>) -> Result<()> {

@@ -16,7 +16,24 @@ pub(super) struct Entry<'a> {
 
 impl Manifest {
     pub(super) fn entries<'a>(&'a self, table: &str) -> impl Iterator<Item = Entry<'a>> {
-        let table = self.document.get(table).and_then(Item::as_table_like);
+        self.entries_in(self.document.get(table))
+    }
+
+    /// The entries for a package that count for some targets only, each with the name of its table.
+    pub(super) fn for_targets<'a>(&'a self, table: &str, package: &str) -> Vec<(String, Entry<'a>)> {
+        let targets = self.document.get("target").and_then(Item::as_table_like);
+        let mut found = Vec::new();
+        for (target, item) in targets.into_iter().flat_map(TableLike::iter) {
+            let is_bare = target.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+            let name = if is_bare { target.to_owned() } else { format!("'{target}'") };
+            let entries = self.entries_in(item.get(table)).filter(|entry| entry.package() == package);
+            found.extend(entries.map(|entry| (format!("target.{name}.{table}"), entry)));
+        }
+        found
+    }
+
+    fn entries_in<'a>(&'a self, table: Option<&'a Item>) -> impl Iterator<Item = Entry<'a>> {
+        let table = table.and_then(Item::as_table_like);
         table.into_iter().flat_map(TableLike::iter).map(|(key, own)| {
             let inherits = own.get("workspace").and_then(Item::as_bool) == Some(true);
             let shared = if inherits { self.shared_table().and_then(|table| table.get(key)) } else { None };

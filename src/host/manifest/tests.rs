@@ -344,3 +344,47 @@ fn crates_are_listed_as_code_names_them() {
     let text = "[dependencies]\nserde-json = '1'\nids = { package = 'uuid', version = '1' }\n[dependencies.a-b]\nversion = '1'";
     assert_eq!(manifest(text).dependency_crates(), ["serde_json", "ids", "a_b"]);
 }
+
+#[test]
+fn a_crate_that_is_there_for_some_targets_only_is_refused() {
+    for text in [
+        "[target.'cfg(unix)'.dependencies]\nuuid = '1.10'",
+        "[target.'cfg(unix)'.dependencies.uuid]\nversion = '1.10'",
+        "[target.'cfg(unix)']\ndependencies = { uuid = { version = '1.10', features = ['v7'] } }",
+        "[target.'cfg(unix)'.dependencies]\nuuid.workspace = true\n[workspace.dependencies]\nuuid = '1.10'",
+    ] {
+        assert_eq!(
+            refusal(&manifest(text), &[UUID]),
+            "Cargo.toml: `uuid` is there for some targets only, under [target.'cfg(unix)'.dependencies], \
+             but the generated code is for all of them\nhelp: move `uuid` to [dependencies]",
+            "{text}"
+        );
+    }
+    let renamed = "[target.wasm32-unknown-unknown.dependencies]\ndb = { package = 'sqlx', version = '0.8' }";
+    let failure = manifest(renamed).sqlx().unwrap_err();
+    assert_eq!(failure.exit, Exit::Decision);
+    assert!(failure.what.contains("`db` is there for some targets only, under [target.wasm32-"), "{failure}");
+    let tests = "[target.'cfg(unix)'.dev-dependencies]\nsqlx = '0.8'";
+    assert!(manifest(tests).sqlx().is_err());
+}
+
+#[test]
+fn what_targets_add_tells_the_database_and_is_not_relied_on() {
+    let before = "[dependencies]\nsqlx = '0.8.4'\n\n[target.'cfg(unix)'.dependencies]\nsqlx = { version = '0.8.4', features = ['sqlite'] }\n";
+    assert!(manifest(before).sqlx().unwrap().sqlite);
+    let after = text(before, &[SQLX_NEED]);
+    assert!(
+        after.contains("sqlx = { version = '0.8.4', features = [\"runtime-tokio\", \"sqlite\", \"uuid\"] }"),
+        "{after}"
+    );
+    let old = before.replace("{ version = '0.8.4'", "{ version = '0.7'");
+    assert!(refusal(&manifest(&old), &[SQLX_NEED]).starts_with("sqlx 0.7 is too old"));
+    let other = "[dependencies]\nserde = '1'\n\n[target.'cfg(unix)'.dependencies]\ncore-types = '1'\n";
+    assert_eq!(manifest(other).dependency_crates(), ["serde", "core_types"]);
+}
+
+#[test]
+fn what_tests_need_may_be_there_for_some_targets() {
+    let before = "[dependencies]\ntokio = '1.40'\n\n[target.'cfg(unix)'.dev-dependencies]\ntokio = { version = '1', features = ['macros', 'rt'] }\n";
+    assert!(text(before, &[TOKIO_DEV]).contains("[dev-dependencies]\ntokio = "));
+}

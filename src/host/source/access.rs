@@ -4,7 +4,7 @@
 use super::definition::{Definition, Has};
 use super::member::{self, Kind, Member};
 use super::reader::Reader;
-use super::types::{Written, last_segment};
+use super::types::{Written, last_segment, show};
 use crate::failure::{Failure, Result};
 use crate::host::modules::Crate;
 use crate::names::{ModulePath, Name, TypePath};
@@ -16,6 +16,13 @@ pub struct Access {
     pub steps: Vec<Step>,
     /// The id's Rust type, if it could be seen; without the `Option` that its step tells of.
     pub id: Option<Seen>,
+}
+
+impl Access {
+    /// As `--scope-owner` writes it.
+    pub fn shown(&self) -> String {
+        self.steps.iter().map(|step| step.text.as_str()).collect::<Vec<_>>().join(".")
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,31 +79,7 @@ pub fn infer(
     context: &ModulePath,
 ) -> Result<Access> {
     let reader = Reader::new(tree, krate, context);
-    for prefix in ["", "current_"] {
-        for kind in [Kind::Field, Kind::Method] {
-            let id = Member::new(kind, format!("{prefix}{}", owner.field));
-            if let Some(access) = reader.direct(definition, &id)? {
-                return Ok(access);
-            }
-            let holder = Member::new(kind, format!("{prefix}{}", owner.noun));
-            if let Some(access) = reader.through(definition, &holder, owner)? {
-                return Ok(access);
-            }
-            if prefix.is_empty()
-                && kind == Kind::Field
-                && let Some(holder) = reader.only_field_of_owner(definition, owner)?
-                && let Some(access) = reader.through(definition, &holder, owner)?
-            {
-                return Ok(access);
-            }
-        }
-    }
-    if is_owner(&scope.name, owner)
-        && let Some(access) = reader.id(definition, owner)?
-    {
-        return Ok(access);
-    }
-    Err(undecided(scope, definition, owner))
+    agreed(scope, definition, |variant| reader.infer(scope, variant, owner))
 }
 
 /// Reads `--scope-owner`: `user.id`, `user_id()`, `user.id.0`. Types are followed as far as they can be seen, so that
@@ -110,35 +93,147 @@ pub fn follow(
     context: &ModulePath,
 ) -> Result<Access> {
     let reader = Reader::new(tree, krate, context);
-    let mut here = definition.cloned();
-    let mut shown = scope.rust();
-    let mut access = Access { steps: Vec::new(), id: None };
-    for member in member::parse(text)? {
-        let known = here.as_ref().and_then(|definition| Some((definition, definition.find(&member)?)));
-        let Some((definition, found)) = known else {
-            // A method further on may come from a trait or a derive; a field can only stand in the definition.
-            if let Some(definition) = here.take()
-                && (access.steps.is_empty() || member.kind == Kind::Field)
-            {
-                return Err(no_such_member(&shown, &definition, &member));
-            }
-            access.steps.push(Step { text: member.rust(), optional: false });
-            access.id = None;
-            continue;
-        };
-        if !found.visible {
-            return Err(hidden_member(&shown, definition, &member, context));
+    let members = member::parse(text)?;
+    match definition {
+        Some(definition) => agreed(scope, definition, |variant| reader.follow(scope, Some(variant), &members)),
+        None => reader.follow(scope, None, &members),
+    }
+}
+
+/// The way that all variants of a scope have in common.
+fn agreed(scope: &TypePath, definition: &Definition, read: impl Fn(&Definition) -> Result<Access>) -> Result<Access> {
+    let access = read(definition)?;
+    for variant in &definition.variants {
+        let other = read(variant)?;
+        if other != access {
+            let (one, other) = (access.shown(), other.shown());
+            let ways =
+                if one == other { format!("`{one}` of different types") } else { format!("`{one}` or `{other}`") };
+            return Err(Failure::decision(format!(
+                "`{}` in {} has variants under `cfg`, which lead to the owner by {ways}",
+                scope.rust(),
+                variant.file
+            ))
+            .help("name a field or method with --scope-owner that every variant has, with the same type"));
         }
-        let (step, value) = reader.read(&member, &found)?;
-        access.steps.push(step);
-        access.id = Some(reader.seen(&value)?);
-        here = reader.definition_of(&value)?;
-        shown = here.as_ref().map(|definition| definition.name.clone()).unwrap_or_default();
     }
     Ok(access)
 }
 
+/// Where a way has led so far.
+#[derive(Debug, Clone)]
+enum At {
+    /// At a value of a type of the host's.
+    Host(Box<Definition>, Seen),
+    /// At a value of another type, with that type as it stands in the source.
+    Other(Seen, String),
+    /// Somewhere that the source does not show.
+    Unknown,
+}
+
+impl At {
+    fn text() -> Self {
+        Self::Other(Seen::String, "String".to_owned())
+    }
+}
+
 impl Reader<'_> {
+    fn infer(&self, scope: &TypePath, definition: &Definition, owner: &Owner) -> Result<Access> {
+        for prefix in ["", "current_"] {
+            for kind in [Kind::Field, Kind::Method] {
+                let id = Member::new(kind, format!("{prefix}{}", owner.field));
+                if let Some(access) = self.direct(definition, &id)? {
+                    return Ok(access);
+                }
+                let holder = Member::new(kind, format!("{prefix}{}", owner.noun));
+                if let Some(access) = self.through(definition, &holder, owner)? {
+                    return Ok(access);
+                }
+                if prefix.is_empty()
+                    && kind == Kind::Field
+                    && let Some(holder) = self.only_field_of_owner(definition, owner)?
+                    && let Some(access) = self.through(definition, &holder, owner)?
+                {
+                    return Ok(access);
+                }
+            }
+        }
+        if is_owner(&scope.name, owner)
+            && let Some(access) = self.id(definition, owner)?
+        {
+            return Ok(access);
+        }
+        Err(undecided(scope, definition, owner))
+    }
+
+    fn follow(&self, scope: &TypePath, definition: Option<&Definition>, members: &[Member]) -> Result<Access> {
+        let mut access = Access { steps: Vec::new(), id: None };
+        let mut at = match definition {
+            Some(definition) => At::Host(Box::new(definition.clone()), Seen::Other(scope.rust())),
+            None => At::Unknown,
+        };
+        for member in members {
+            let (step, next) = self.step(scope, &access, &at, member)?;
+            access.steps.push(step);
+            access.id = match &next {
+                At::Host(_, seen) | At::Other(seen, _) => Some(seen.clone()),
+                At::Unknown => None,
+            };
+            at = next;
+        }
+        Ok(access)
+    }
+
+    /// One step of a way that was given. What cannot exist is refused.
+    fn step(&self, scope: &TypePath, access: &Access, at: &At, member: &Member) -> Result<(Step, At)> {
+        let plain = |next: At| Ok((Step { text: member.rust(), optional: false }, next));
+        let definition = match at {
+            At::Host(definition, _) => definition,
+            At::Other(seen, shown) => {
+                return match standard(seen, shown, member) {
+                    Some(next) => plain(next),
+                    None => Err(no_way(access, shown, member)),
+                };
+            }
+            At::Unknown if member.is_call("to_string") => return plain(At::text()),
+            At::Unknown => return plain(At::Unknown),
+        };
+        let shown = if access.steps.is_empty() { scope.rust() } else { definition.name.clone() };
+        let Some(found) = definition.find(member) else {
+            return match self.unwritten(at, definition, member)? {
+                Some(next) => plain(next),
+                None => Err(no_such_member(&shown, definition, member)),
+            };
+        };
+        if !found.visible {
+            return Err(hidden_member(&shown, definition, member, self.context));
+        }
+        let (step, value) = self.read(member, &found)?;
+        let seen = self.seen(&value)?;
+        let next = match self.definition_of(&value)? {
+            Some(definition) => At::Host(Box::new(definition), seen),
+            None => At::Other(seen, show(&value.ty)),
+        };
+        Ok((step, next))
+    }
+
+    /// Where a method leads that a type may have though no `impl` in its file says so: one of a trait that needs no
+    /// import, of a macro, of the type that it derefs to, or of an `impl` in another file. Traits of the host's own do
+    /// not count, because the generated code does not import them.
+    fn unwritten(&self, at: &At, definition: &Definition, member: &Member) -> Result<Option<At>> {
+        if member.kind == Kind::Field {
+            return Ok(None);
+        }
+        let has = |name: &str| definition.traits.iter().any(|found| found == name);
+        let may_have = definition.expands || has("Deref");
+        Ok(match member.name.as_str() {
+            "clone" | "to_owned" if may_have || self.implements(definition, "Clone")? => Some(at.clone()),
+            "to_string" if may_have || has("Error") || self.implements(definition, "Display")? => Some(At::text()),
+            name if may_have || name == "into" || self.has_method(definition, name)? => Some(At::Unknown),
+            _ => None,
+        })
+    }
+
     /// A member that is the id itself.
     fn direct(&self, definition: &Definition, id: &Member) -> Result<Option<Access>> {
         let Some(found) = definition.find(id).filter(|found| found.visible) else { return Ok(None) };
@@ -192,6 +287,32 @@ impl Reader<'_> {
     }
 }
 
+/// Where a member leads from a type that is not the host's. Nothing if that type is known and does not have it.
+fn standard(seen: &Seen, shown: &str, member: &Member) -> Option<At> {
+    let same = || Some(At::Other(seen.clone(), shown.to_owned()));
+    let str = || Some(At::Other(Seen::Str, "&str".to_owned()));
+    match (seen, member.name.as_str()) {
+        (Seen::Ref(inner), _) => standard(inner, shown.trim_start_matches('&').trim_start(), member),
+        (Seen::Other(_), _) if member.is_call("to_string") => Some(At::text()),
+        (Seen::Other(_), _) => (member.kind == Kind::Method || !is_primitive(shown)).then_some(At::Unknown),
+        _ if member.kind == Kind::Field => None,
+        (_, "to_string") => Some(At::text()),
+        (Seen::Str, "to_owned") if shown.starts_with('&') => Some(At::text()),
+        (_, "clone" | "to_owned") => same(),
+        (Seen::String, "as_str") | (Seen::String | Seen::Str, "trim") => str(),
+        (Seen::String | Seen::Str, "to_lowercase" | "to_uppercase" | "to_ascii_lowercase" | "to_ascii_uppercase") => {
+            Some(At::text())
+        }
+        (Seen::Uuid, "simple" | "hyphenated" | "urn" | "braced") => Some(At::Unknown),
+        _ => None,
+    }
+}
+
+fn is_primitive(ty: &str) -> bool {
+    const NUMBERS: &[&str] = &["i128", "isize", "u64", "u128", "usize", "f32", "f64"];
+    NUMBERS.contains(&ty) || ["bool", "char"].contains(&ty)
+}
+
 fn is_owner(type_name: &str, owner: &Owner) -> bool {
     type_name == owner.noun.camel() || owner.module.is_some_and(|module| module.name == type_name)
 }
@@ -204,11 +325,20 @@ fn no_such_member(shown: &str, definition: &Definition, member: &Member) -> Fail
         member.rust(),
         definition.describe()
     );
-    Failure::usage(what).help(format!(
-        "name one of these, or add `pub fn {}(&self)` to `{}` in that file",
-        if member.kind == Kind::Method { &member.name } else { "owner_id" },
-        definition.name
-    ))
+    let name = &definition.name;
+    Failure::usage(what).help(match member.kind {
+        Kind::Method if member.is_call("to_string") => {
+            format!("name one of these, or implement `Display` for `{name}`")
+        }
+        Kind::Method => format!("name one of these, or add `pub fn {}(&self)` to `{name}` in that file", member.name),
+        Kind::Field => format!("name one of these, or add `pub fn owner_id(&self)` to `{name}` in that file"),
+    })
+}
+
+fn no_way(access: &Access, shown: &str, member: &Member) -> Failure {
+    let (way, member) = (access.shown(), member.rust());
+    Failure::usage(format!("--scope-owner: `{way}` is `{shown}`, and `{member}` does not lead from there to a key"))
+        .help(format!("end with `{way}`, or with `{way}.to_string()` for a key of text"))
 }
 
 fn hidden_member(shown: &str, definition: &Definition, member: &Member, context: &ModulePath) -> Failure {

@@ -5,10 +5,12 @@ use camino::Utf8PathBuf;
 use syn::ext::IdentExt as _;
 use syn::{Item, Type};
 
+use super::macros;
 use super::member::{Kind, Member};
 use super::reader::{Entry, Place, Reader, is_test, name_of};
 use super::types::{Written, last_segment, show};
 use crate::failure::Result;
+use crate::host::modules;
 use crate::names::Name;
 
 #[derive(Debug, Clone)]
@@ -22,7 +24,12 @@ pub struct Definition {
     pub methods: Vec<Method>,
     /// An enum or a union: it has no fields that every value has.
     pub is_enum: bool,
-    pub generic: bool,
+    /// The traits that it derives, or that its file implements for it.
+    pub(super) traits: Vec<String>,
+    /// A macro may give it methods that are not written anywhere.
+    pub(super) expands: bool,
+    /// What the same name stands for under other conditions (`cfg`).
+    pub variants: Vec<Definition>,
 }
 
 #[derive(Debug, Clone)]
@@ -91,12 +98,17 @@ impl Reader<'_> {
 
     /// The definition behind a name, through aliases.
     pub(super) fn define(&self, entry: Entry) -> Result<Option<Definition>> {
+        Ok(self.item(entry)?.map(|(place, item)| self.definition(&place, &item)))
+    }
+
+    /// The struct, enum or union behind a name, through aliases.
+    pub(super) fn item(&self, entry: Entry) -> Result<Option<(Place, Box<Item>)>> {
         match entry {
-            Entry::Type(place, item) => Ok(Some(self.definition(&place, &item))),
+            Entry::Type(place, item) => Ok(Some((place, item))),
             Entry::Alias(place, alias) => {
                 let target = self.unalias(&Written { ty: *alias.ty, module: place.path })?;
                 match self.entry_of(&target)? {
-                    Entry::Type(place, item) => Ok(Some(self.definition(&place, &item))),
+                    Entry::Type(place, item) => Ok(Some((place, item))),
                     _ => Ok(None),
                 }
             }
@@ -105,10 +117,10 @@ impl Reader<'_> {
     }
 
     fn definition(&self, place: &Place, item: &Item) -> Definition {
-        let (ident, generics, fields) = match item {
-            Item::Struct(item) => (&item.ident, &item.generics, Some(&item.fields)),
-            Item::Enum(item) => (&item.ident, &item.generics, None),
-            Item::Union(item) => (&item.ident, &item.generics, None),
+        let (ident, attributes, fields) = match item {
+            Item::Struct(item) => (&item.ident, &item.attrs, Some(&item.fields)),
+            Item::Enum(item) => (&item.ident, &item.attrs, None),
+            Item::Union(item) => (&item.ident, &item.attrs, None),
             _ => unreachable!("only these three define a type"),
         };
         let name = ident.unraw().to_string();
@@ -119,13 +131,19 @@ impl Reader<'_> {
         };
         let mut methods = Vec::new();
         self.collect_methods(&place.syntax.items, &name, &place.path[..place.base], &mut methods);
+        let mut traits = macros::derives(attributes);
+        let expands = macros::may_add_methods(attributes, &traits)
+            || place.items().iter().any(|item| macros::is_call_about(item, &name));
+        traits.extend(traits_of(&place.syntax.items, &name));
         Definition {
+            traits,
+            expands,
             file: place.file.clone(),
             module: place.path.clone(),
             fields: fields.into_iter().flatten().enumerate().map(field).collect(),
             methods,
             is_enum: fields.is_none(),
-            generic: !generics.params.is_empty(),
+            variants: Vec::new(),
             name,
         }
     }
@@ -148,6 +166,37 @@ impl Reader<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// Whether the crate implements a trait for a type.
+    pub(super) fn implements(&self, definition: &Definition, name: &str) -> Result<bool> {
+        if definition.traits.iter().any(|found| found == name) {
+            return Ok(true);
+        }
+        let elsewhere = self.items_that_mention(&definition.name)?;
+        Ok(elsewhere.iter().any(|items| traits_of(items, &definition.name).iter().any(|found| found == name)))
+    }
+
+    /// Whether another file of the crate gives a type a method of this name.
+    pub(super) fn has_method(&self, definition: &Definition, name: &str) -> Result<bool> {
+        let mut methods = Vec::new();
+        for items in self.items_that_mention(&definition.name)? {
+            self.collect_methods(&items, &definition.name, &[], &mut methods);
+        }
+        Ok(methods.iter().any(|method| method.name == name))
+    }
+
+    fn items_that_mention(&self, name: &str) -> Result<Vec<Vec<Item>>> {
+        let mut found = Vec::new();
+        for file in self.sources()? {
+            let Ok(Some(text)) = self.tree.read(&file) else { continue };
+            if text.contains(name)
+                && let Ok(source) = modules::parse(&file, &text)
+            {
+                found.push(source.items);
+            }
+        }
+        Ok(found)
     }
 
     fn method(&self, item: &syn::ImplItem, module: &[Name]) -> Option<Method> {
@@ -187,4 +236,22 @@ impl Reader<'_> {
         }
         self.context.names().starts_with(&limit)
     }
+}
+
+/// The traits that items implement for a type, whichever module they stand in.
+fn traits_of(items: &[Item], name: &str) -> Vec<String> {
+    let mut traits = Vec::new();
+    for item in items {
+        match item {
+            Item::Impl(block) if last_segment(&block.self_ty).as_deref() == Some(name) => {
+                let path = block.trait_.as_ref().and_then(|(path, ..)| path.segments.last());
+                traits.extend(path.map(|segment| segment.ident.to_string()));
+            }
+            Item::Mod(module) => {
+                traits.extend(module.content.iter().flat_map(|(_, items)| traits_of(items, name)));
+            }
+            _ => {}
+        }
+    }
+    traits
 }

@@ -21,6 +21,10 @@ impl Member {
         Self { kind, name: name.into() }
     }
 
+    pub(super) fn is_call(&self, name: &str) -> bool {
+        self.kind == Kind::Method && self.name == name
+    }
+
     pub(super) fn rust(&self) -> String {
         let name = Name::parse("", &self.name).map_or_else(|_| self.name.clone(), |name| name.rust());
         match self.kind {

@@ -5,9 +5,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use camino::Utf8PathBuf;
+use camino::{Utf8Path, Utf8PathBuf};
 use syn::Item;
 use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
 
 use crate::failure::Result;
 use crate::host::modules::{self, Crate, Found};
@@ -18,7 +19,7 @@ use crate::tree::Tree;
 pub(super) const FUEL: usize = 16;
 
 pub(super) struct Reader<'a> {
-    tree: &'a Tree,
+    pub(super) tree: &'a Tree,
     krate: &'a Crate,
     pub(super) context: &'a ModulePath,
     /// Names that modules behind a `*` are known not to have, or are just being asked for.
@@ -32,10 +33,13 @@ pub(super) enum Entry {
     Type(Place, Box<Item>),
     Alias(Place, Box<syn::ItemType>),
     Module(Place),
+    Trait(Place, Box<syn::ItemTrait>),
     /// A path into another crate.
     External(Vec<String>),
-    /// Something that is made by a macro, or that is no type.
+    /// Something that cannot be read, or that is no type.
     Hidden,
+    /// Nothing of that name is written there, but this macro or attribute may make it.
+    Made(String),
     Absent,
 }
 
@@ -50,7 +54,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn items(&self) -> &[Item] {
+    pub(super) fn items(&self) -> &[Item] {
         let mut items = self.syntax.items.as_slice();
         for name in &self.path[self.base..] {
             let inline = items.iter().find_map(|item| match item {
@@ -68,8 +72,13 @@ impl<'a> Reader<'a> {
         Self { tree, krate, context, missing: RefCell::default(), places: RefCell::default() }
     }
 
-    /// Follows a path that is written in the module `from`.
+    /// Follows a path that is written in the module `from`. Of variants under `cfg` it takes the first.
     pub(super) fn walk(&self, from: &[Name], path: &[String], fuel: usize) -> Result<Entry> {
+        Ok(self.variants(from, path, fuel)?.swap_remove(0))
+    }
+
+    /// As [`Reader::walk`], with every variant of what the path ends at. There is at least one.
+    pub(super) fn variants(&self, from: &[Name], path: &[String], fuel: usize) -> Result<Vec<Entry>> {
         let mut module = from.to_vec();
         let mut rest = path;
         while let [first, tail @ ..] = rest {
@@ -82,46 +91,97 @@ impl<'a> Reader<'a> {
             rest = tail;
         }
         let relative = rest.len() == path.len();
-        let Some(mut here) = self.module(&module)? else { return Ok(Entry::Absent) };
+        let Some(mut here) = self.module(&module)? else { return Ok(vec![Entry::Absent]) };
         for (index, name) in rest.iter().enumerate() {
             let tail = &rest[index + 1..];
-            match self.entry(&here, name, fuel)? {
-                Entry::Module(inner) => here = inner,
-                Entry::External(path) => return Ok(Entry::External([&path, tail].concat())),
-                entry if tail.is_empty() => return Ok(entry),
-                // What a path starts with and the module does not have is another crate.
-                Entry::Absent if relative && index == 0 => return Ok(Entry::External(rest.to_vec())),
-                Entry::Absent => return Ok(Entry::Absent),
-                _ => return Ok(Entry::Hidden),
+            let mut entries = self.entries(&here, name, fuel)?;
+            if tail.is_empty() && entries.len() > 1 {
+                return Ok(entries);
             }
+            let entry = match entries.swap_remove(0) {
+                Entry::Module(inner) => {
+                    here = inner;
+                    continue;
+                }
+                Entry::External(path) => Entry::External([&path, tail].concat()),
+                entry if tail.is_empty() => entry,
+                // What a path starts with and the module does not have is another crate.
+                Entry::Absent if relative && index == 0 => Entry::External(rest.to_vec()),
+                Entry::Absent => Entry::Absent,
+                _ => Entry::Hidden,
+            };
+            return Ok(vec![entry]);
         }
-        Ok(Entry::Module(here))
+        Ok(vec![Entry::Module(here)])
     }
 
-    /// What a name stands for in a module: declared there, imported by name, by `*`, or made by a macro.
-    fn entry(&self, place: &Place, name: &str, fuel: usize) -> Result<Entry> {
-        let Some(fuel) = fuel.checked_sub(1) else { return Ok(Entry::Hidden) };
-        if let Some(entry) = self.declared(place, name)? {
-            return Ok(entry);
-        }
+    /// What a name stands for in a module: declared there or imported by name, in every variant; else imported by `*`,
+    /// or made by a macro.
+    fn entries(&self, place: &Place, name: &str, fuel: usize) -> Result<Vec<Entry>> {
+        let Some(fuel) = fuel.checked_sub(1) else { return Ok(vec![Entry::Hidden]) };
+        let mut entries = self.declared(place, name)?;
         let imports = imports(place.items());
-        if let Some(import) = imports.iter().find(|import| import.name.as_deref() == Some(name)) {
+        for import in imports.iter().filter(|import| import.name.as_deref() == Some(name)) {
             // `use uuid;` would otherwise import itself.
             if import.external || import.path == [name] {
-                return Ok(Entry::External(import.path.clone()));
+                entries.push(Entry::External(import.path.clone()));
+            } else {
+                entries.extend(self.variants(&place.path, &import.path, fuel)?);
             }
-            return self.walk(&place.path, &import.path, fuel);
+        }
+        if entries.len() > 1 {
+            entries.retain(|entry| !matches!(entry, Entry::Absent));
+        }
+        if !entries.is_empty() {
+            return Ok(entries);
         }
         for import in imports.iter().filter(|import| import.name.is_none()) {
             match self.behind_glob(place, import, name, fuel)? {
                 Entry::Absent => {}
-                entry => return Ok(entry),
+                entry => return Ok(vec![entry]),
             }
         }
-        Ok(if place.items().iter().any(|item| may_make(item, name)) { Entry::Hidden } else { Entry::Absent })
+        Ok(vec![self.maker(place, name)?.map_or(Entry::Absent, Entry::Made)])
     }
 
-    fn declared(&self, place: &Place, name: &str) -> Result<Option<Entry>> {
+    /// What keeps a module from having a name in another module: its file and line, and what it is.
+    pub(super) fn occupant(&self, module: &[Name], name: &Name) -> Result<Option<(Utf8PathBuf, usize, &'static str)>> {
+        let Some(place) = self.module(module)? else { return Ok(None) };
+        for item in place.items() {
+            let (ident, what) = match item {
+                Item::Struct(item) => (&item.ident, "a struct"),
+                Item::Enum(item) => (&item.ident, "an enum"),
+                Item::Union(item) => (&item.ident, "a union"),
+                Item::Type(item) => (&item.ident, "a type"),
+                Item::Trait(item) => (&item.ident, "a trait"),
+                Item::TraitAlias(item) => (&item.ident, "a trait"),
+                Item::ExternCrate(item) => (item.rename.as_ref().map_or(&item.ident, |(_, ident)| ident), "a crate"),
+                Item::Use(_) if self.imports_type(&place, item, name.as_str())? => {
+                    return Ok(Some((place.file.clone(), item.span().start().line, "an import")));
+                }
+                _ => continue,
+            };
+            if is(ident, name.as_str()) {
+                return Ok(Some((place.file.clone(), ident.span().start().line, what)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a `use` brings in a type or a module of that name, as far as that can be seen. Functions and macros have
+    /// names of their own.
+    fn imports_type(&self, place: &Place, item: &Item, name: &str) -> Result<bool> {
+        for import in imports(std::slice::from_ref(item)) {
+            if import.name.as_deref() == Some(name) {
+                let is_crate = import.external || import.path == [name];
+                return Ok(is_crate || !matches!(self.walk(&place.path, &import.path, FUEL)?, Entry::Absent));
+            }
+        }
+        Ok(false)
+    }
+
+    fn declared(&self, place: &Place, name: &str) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
         for item in place.items() {
             match item {
                 Item::Struct(syn::ItemStruct { ident, .. })
@@ -129,19 +189,21 @@ impl<'a> Reader<'a> {
                 | Item::Union(syn::ItemUnion { ident, .. })
                     if is(ident, name) =>
                 {
-                    return Ok(Some(Entry::Type(place.clone(), Box::new(item.clone()))));
+                    entries.push(Entry::Type(place.clone(), Box::new(item.clone())));
                 }
                 Item::Type(alias) if is(&alias.ident, name) => {
-                    return Ok(Some(Entry::Alias(place.clone(), Box::new(alias.clone()))));
+                    entries.push(Entry::Alias(place.clone(), Box::new(alias.clone())));
                 }
-                Item::Trait(item) if is(&item.ident, name) => return Ok(Some(Entry::Hidden)),
+                Item::Trait(item) if is(&item.ident, name) => {
+                    entries.push(Entry::Trait(place.clone(), Box::new(item.clone())));
+                }
                 Item::Mod(module) if is(&module.ident, name) && !is_test(&module.attrs) => {
-                    return self.child(place, module).map(Some);
+                    entries.push(self.child(place, module)?);
                 }
                 _ => {}
             }
         }
-        Ok(None)
+        Ok(entries)
     }
 
     fn child(&self, place: &Place, module: &syn::ItemMod) -> Result<Entry> {
@@ -167,11 +229,18 @@ impl<'a> Reader<'a> {
         if !self.missing.borrow_mut().insert(key.clone()) {
             return Ok(Entry::Absent);
         }
-        let entry = self.entry(&inner, name, fuel)?;
+        let entry = self.entries(&inner, name, fuel)?.swap_remove(0);
         if !matches!(entry, Entry::Absent) {
             self.missing.borrow_mut().remove(&key);
         }
         Ok(entry)
+    }
+
+    /// The files that may be modules of the crate.
+    pub(super) fn sources(&self) -> Result<Vec<Utf8PathBuf>> {
+        let directory = self.krate.root.parent().unwrap_or(Utf8Path::new(""));
+        let files = self.tree.sources(directory)?;
+        Ok(files.into_iter().filter(|file| file.extension() == Some("rs")).collect())
     }
 
     fn module(&self, path: &[Name]) -> Result<Option<Place>> {
@@ -239,14 +308,6 @@ fn flatten(tree: &syn::UseTree, prefix: &[String], add: &mut impl FnMut(Option<S
         syn::UseTree::Glob(_) => add(None, prefix.to_vec()),
         syn::UseTree::Group(group) => group.items.iter().for_each(|tree| flatten(tree, prefix, add)),
     }
-}
-
-/// Whether a macro call could define the name: it mentions it, or includes a file.
-fn may_make(item: &Item, name: &str) -> bool {
-    let Item::Macro(syn::ItemMacro { ident: None, mac, .. }) = item else { return false };
-    let tokens = mac.tokens.to_string();
-    let mut words = tokens.split(|c: char| !c.is_alphanumeric() && c != '_');
-    mac.path.is_ident("include") || words.any(|word| word == name)
 }
 
 pub(super) fn is_test(attributes: &[syn::Attribute]) -> bool {

@@ -27,7 +27,7 @@ fn scope() -> TypePath {
 fn found(tree: &Tree) -> Option<Definition> {
     match lookup(tree, &krate(), &scope(), &context()).unwrap() {
         Lookup::Found(definition) => Some(definition),
-        Lookup::Absent | Lookup::Opaque => None,
+        Lookup::Absent | Lookup::Opaque | Lookup::Made(_) => None,
     }
 }
 
@@ -36,6 +36,7 @@ fn show_lookup(files: &[(&str, &str)]) -> &'static str {
         Lookup::Found(_) => "found",
         Lookup::Absent => "absent",
         Lookup::Opaque => "opaque",
+        Lookup::Made(_) => "made",
     }
 }
 
@@ -239,8 +240,17 @@ fn a_type_that_is_nowhere_is_absent_and_one_from_elsewhere_is_opaque() {
         ("pub use auth::Scope;", "opaque"),
         ("pub use ::auth::*;", "opaque"),
         ("pub type Scope = auth::Session<User>;", "opaque"),
-        ("define_scope! { Scope { user_id: i64 } }", "opaque"),
-        ("include!(\"generated.rs\");", "opaque"),
+        ("define_scope! { Scope { user_id: i64 } }", "made"),
+        ("include!(\"generated.rs\");", "made"),
+        ("macro_rules! scope { () => { pub struct Scope; } } scope! {}", "made"),
+        ("mod macros { macro_rules! user { () => { pub struct User; } } } user!();", "absent"),
+        ("auth::scope!();", "made"),
+        ("thread_local! { static SEEN: u8 = 1; }", "absent"),
+        ("mod inner { auth::scope!(); } pub use inner::*;", "made"),
+        ("#[derive(Debug, auth::MakeScope)] pub struct User;", "made"),
+        ("#[auth::scope] pub struct User;", "made"),
+        ("#[session(name = \"Scope\")] pub struct User;", "made"),
+        ("#[derive(Debug)] /// No Scope.\n pub struct Scoped; #[instrument(skip(scope))] fn scope() {}", "absent"),
         ("pub trait Scope {}", "opaque"),
         ("mod a { pub use super::b::*; } mod b { pub use super::a::*; } pub use a::*;", "absent"),
         ("mod a { mod b; pub use b::Scope; } pub use a::*;", "opaque"),
@@ -253,6 +263,114 @@ fn a_type_that_is_nowhere_is_absent_and_one_from_elsewhere_is_opaque() {
     assert_eq!(show_lookup(&[("src/lib.rs", "pub mod accounts { pub struct Scope; }")]), "found");
     let external = TypePath::parse("--scope", "auth::Scope", "my_app", &["auth".to_owned()]).unwrap();
     assert!(matches!(lookup(&tree(&[]), &krate(), &external, &context()).unwrap(), Lookup::Opaque));
+}
+
+/// What is wrong with a scope in `src/accounts.rs`, if anything is.
+fn checked(accounts: &str) -> Option<String> {
+    let tree = tree(&[("src/lib.rs", "pub mod accounts;"), ("src/accounts.rs", accounts)]);
+    check_scope(&tree, &krate(), &scope(), &context()).err().map(|failure| failure.what)
+}
+
+#[test]
+fn what_keeps_a_scope_on_its_thread_is_named() {
+    for (field, holds) in [
+        ("std::rc::Rc<str>", "std::rc::Rc<str>"),
+        ("Option<Vec<(u8, rc::Weak<u8>)>>", "rc::Weak<u8>"),
+        ("Shared", "std::rc::Rc<u8>"),
+        ("Inner", "Cell<u8>"),
+        ("[Choice; 2]", "*const u8"),
+        ("Arc<Cell<u8>>", "Cell<u8>"),
+        ("std::sync::Mutex<std::rc::Rc<u8>>", "std::rc::Rc<u8>"),
+        ("std::sync::RwLock<Cell<u8>>", "Cell<u8>"),
+        ("&'static Cell<u8>", "Cell<u8>"),
+        ("std::sync::MutexGuard<'static, u8>", "std::sync::MutexGuard<'static, u8>"),
+        ("std::sync::mpsc::Receiver<u8>", "std::sync::mpsc::Receiver<u8>"),
+        ("once_cell::unsync::OnceCell<u8>", "once_cell::unsync::OnceCell<u8>"),
+        ("Box<dyn Fn() + Send>", "dyn Fn() + Send"),
+        ("Box<dyn Store>", "dyn Store"),
+    ] {
+        let source = format!("{HELD} pub struct Scope {{ pub user_id: i64, held: {field} }}");
+        let expected = format!(
+            "--scope: `crate::accounts::Scope` in src/accounts.rs is not `Send` and `Sync`, which sessions need: \
+             `held` holds `{holds}`"
+        );
+        assert_eq!(checked(&source), Some(expected), "{field}");
+    }
+    let choice = "pub enum Scope { User(i64), Nobody { reason: std::rc::Rc<str> } }";
+    assert!(checked(choice).unwrap().ends_with("`Nobody.reason` holds `std::rc::Rc<str>`"));
+}
+
+#[test]
+fn what_threads_can_share_is_no_fault_of_a_scope() {
+    for field in [
+        "Arc<std::sync::Mutex<Cell<u8>>>",
+        "tokio::sync::OnceCell<u8>",
+        "tokio::sync::MutexGuard<'static, u8>",
+        "std::sync::OnceLock<u8>",
+        "Box<dyn Fn() + Send + Sync>",
+        "Box<dyn SharedStore>",
+        "Box<dyn auth::Store>",
+        "auth::Holder<Cell<u8>>",
+        "Promised",
+        "Tree",
+        "fn(*const u8)",
+        "PhantomData<fn() -> u8>",
+    ] {
+        let source = format!("{HELD} pub struct Scope {{ pub user_id: i64, held: {field} }}");
+        assert_eq!(checked(&source), None, "{field}");
+    }
+}
+
+const HELD: &str = "use std::{cell::Cell, rc, sync::Arc};
+    type Shared = std::rc::Rc<u8>;
+    struct Inner { seen: Cell<u8> }
+    enum Choice { One, Two(*const u8) }
+    struct Promised(*const u8);
+    unsafe impl Send for Promised {}
+    unsafe impl Sync for Promised {}
+    struct Tree { children: Vec<Tree> }
+    trait Store: std::fmt::Debug {}
+    trait SharedStore: Store + Threaded {}
+    trait Threaded: Send + Sync {}";
+
+#[test]
+fn a_scope_is_public_and_has_no_parameters() {
+    assert_eq!(checked("mod inner { pub struct Scope; } pub(crate) use inner::Scope;"), None);
+    assert_eq!(checked("pub struct Scope;"), None);
+    for hidden in [
+        "pub(crate) struct Scope;",
+        "struct Scope;",
+        "pub(super) enum Scope {}",
+        "pub type Scope = Session; struct Session;",
+        "#[cfg(a)] pub struct Scope; #[cfg(not(a))] pub(crate) struct Scope;",
+    ] {
+        assert!(checked(hidden).is_some_and(|what| what.contains("is not `pub`")), "{hidden}");
+    }
+    assert!(checked("pub struct Scope<T>(T);").is_some_and(|what| what.contains("has parameters")));
+}
+
+#[test]
+fn variants_of_a_scope_have_one_way_to_the_owner() {
+    let variants = |one: &str, other: &str| {
+        format!("#[cfg(a)] pub struct Scope {{ pub {one} }} #[cfg(not(a))] pub struct Scope {{ pub {other} }}")
+    };
+    let same = variants("team: u8, pub user_id: i64", "user_id: i64");
+    assert_eq!(infer_from(&same).as_deref(), Ok("user_id: I64"));
+    assert_eq!(follow_in(&same, "user_id").as_deref(), Ok("user_id: I64"));
+    let imported = "#[cfg(a)] mod one { pub struct Scope { pub user_id: i64 } } #[cfg(a)] pub use one::Scope;
+        #[cfg(not(a))] mod other { pub struct Scope { pub user_id: String } } #[cfg(not(a))] pub use other::Scope;";
+    for (source, ways) in [
+        (variants("user_id: i64", "current_user_id: i64"), "`user_id` or `current_user_id`"),
+        (variants("user_id: i64", "user_id: Option<i64>"), "`user_id` of different types"),
+        (imported.to_owned(), "`user_id` of different types"),
+    ] {
+        let message = infer_from(&source).unwrap_err();
+        assert!(message.starts_with("5: ") && message.contains(ways), "{message}");
+    }
+    let missing = variants("user_id: i64, pub who: i64", "user_id: i64");
+    assert!(follow_in(&missing, "who").unwrap_err().contains("has no field `who`"));
+    let elsewhere = "#[cfg(a)] pub struct Scope { pub user_id: i64 } #[cfg(not(a))] pub use auth::Scope;";
+    assert_eq!(show_lookup(&[("src/lib.rs", "pub mod accounts;"), ("src/accounts.rs", elsewhere)]), "opaque");
 }
 
 #[test]
@@ -272,6 +390,7 @@ fn visibility_is_that_of_the_context() {
 #[test]
 fn a_given_way_is_followed_with_its_options() {
     let source = "pub struct Scope { pub user: Option<User>, pub r#type: Id } pub struct Id(pub i64);
+        #[derive(Clone, getset::Getters)]
         pub struct User { pub id: Id, session: ext::Session }
         impl Scope { pub fn current_user(&self) -> &User { todo!() } }
         impl User { pub fn session(&self) -> &ext::Session { todo!() } }";
@@ -308,6 +427,62 @@ help: name one of these, or add `pub fn owner_id(&self)` to `Scope` in that file
     );
     assert!(follow_in(source, "team.id").unwrap_err().contains("`id` of `Team`"));
     assert!(follow_in(source, "user_id()").unwrap_err().contains("no method `user_id()`"));
+}
+
+const KEYS: &str = "pub struct Scope {
+        pub number: i64, pub short: Option<u16>, pub uuid: Uuid, pub text: String, pub slice: &'static str,
+        pub shared: Arc<str>, pub large: u64, pub foreign: ext::Key, pub own: Own, pub shown: Shown, pub behind: Behind,
+    }
+    #[derive(Clone, Copy, Debug, Serialize)] pub struct Own(pub i64);
+    impl HasKey for Own { fn key(&self) -> i64 { self.0 } }
+    pub struct Shown(i64);
+    impl fmt::Display for Shown {}
+    pub struct Behind(i64);
+    impl std::ops::Deref for Behind {}";
+
+#[test]
+fn methods_of_known_types_lead_to_known_types() {
+    for (text, expected) in [
+        ("number.to_string()", "number.to_string(): String"),
+        ("number.clone()", "number.clone(): I64"),
+        ("short.to_string()", "short?.to_string(): String"),
+        ("uuid.to_string()", "uuid.to_string(): String"),
+        ("uuid.simple().to_string()", "uuid.simple().to_string(): String"),
+        ("text.as_str()", "text.as_str(): Str"),
+        ("text.trim().to_lowercase()", "text.trim().to_lowercase(): String"),
+        ("slice.to_owned()", "slice.to_owned(): String"),
+        ("shared.clone()", "shared.clone(): Str"),
+        ("large.to_string()", "large.to_string(): String"),
+        ("foreign.0", "foreign.0"),
+        ("foreign.key()", "foreign.key()"),
+        ("foreign.to_string()", "foreign.to_string(): String"),
+        ("own.clone().0", "own.clone().0: I64"),
+        ("shown.to_string()", "shown.to_string(): String"),
+        ("behind.key()", "behind.key()"),
+    ] {
+        assert_eq!(follow_in(KEYS, text).as_deref(), Ok(expected), "{text}");
+    }
+}
+
+#[test]
+fn methods_that_a_known_type_cannot_have_are_refused() {
+    for text in [
+        "number.id()",
+        "number.0",
+        "short.id",
+        "uuid.0",
+        "uuid.id()",
+        "text.id()",
+        "slice.as_str()",
+        "large.0",
+        "own.key()",
+        "own.to_string()",
+        "shown.clone()",
+        "number.to_string().id()",
+    ] {
+        let message = follow_in(KEYS, text).unwrap_err();
+        assert!(message.starts_with("2: --scope-owner: "), "{text}: {message}");
+    }
 }
 
 #[test]

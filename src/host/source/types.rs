@@ -18,7 +18,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    fn part(&self, ty: &Type) -> Self {
+    pub(super) fn part(&self, ty: &Type) -> Self {
         Self { ty: ty.clone(), module: self.module.clone() }
     }
 }
@@ -38,7 +38,7 @@ impl Reader<'_> {
         }
         let name = match self.entry_of(&written)? {
             Entry::External(path) => path.last().cloned(),
-            Entry::Absent | Entry::Hidden => last_segment(&written.ty),
+            Entry::Absent | Entry::Hidden | Entry::Made(_) => last_segment(&written.ty),
             // A type of the host's own, whatever its name.
             _ => None,
         };
@@ -128,12 +128,20 @@ pub(super) fn last_segment(ty: &Type) -> Option<String> {
 
 /// `T` of `Option<T>`, `str` of `Cow<'a, str>`.
 fn argument(ty: &Type) -> Option<&Type> {
-    let Type::Path(path) = ty else { return None };
-    let syn::PathArguments::AngleBracketed(arguments) = &path.path.segments.last()?.arguments else { return None };
-    arguments.args.iter().find_map(|argument| match argument {
+    arguments(ty).into_iter().next()
+}
+
+pub(super) fn arguments(ty: &Type) -> Vec<&Type> {
+    let Type::Path(path) = ty else { return Vec::new() };
+    let Some(syn::PathArguments::AngleBracketed(arguments)) = path.path.segments.last().map(|last| &last.arguments)
+    else {
+        return Vec::new();
+    };
+    let types = arguments.args.iter().filter_map(|argument| match argument {
         syn::GenericArgument::Type(ty) => Some(ty),
         _ => None,
-    })
+    });
+    types.collect()
 }
 
 /// A type as it stands in the source.

@@ -1,0 +1,521 @@
+//! Hosts in which the generated code would not compile: refused before anything is written, with what changes that.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+
+use insta::assert_snapshot;
+
+use crate::support::{Host, manifest};
+use crate::transcript::{refusal, refusals};
+
+const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
+
+/// A library whose `src/accounts.rs` is this.
+fn with_accounts(source: &str) -> Host {
+    Host::library().file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", source)
+}
+
+/// A library with a scope and with this in its root.
+fn with_root(line: &str) -> Host {
+    with_accounts("pub struct Scope { pub user_id: i64 }\n")
+        .file("src/lib.rs", &format!("pub mod accounts;\n\n{line}\n"))
+}
+
+#[test]
+fn links_that_lead_back_are_followed_once() {
+    let host = with_root("pub fn nothing() {}");
+    for name in ["again", "once_more"] {
+        symlink(".", host.root().join("src").join(name)).unwrap();
+    }
+    let run = host.sagents(PLAIN);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+}
+
+#[test]
+fn a_file_that_is_no_text_and_no_module_is_passed_over() {
+    let host = with_root("pub fn nothing() {}");
+    fs::write(host.root().join("src/latin.rs"), b"// \xff\n").unwrap();
+    fs::write(host.root().join("src").join(OsStr::from_bytes(b"\xff.rs")), "").unwrap();
+    let run = host.sagents(PLAIN);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+}
+
+#[test]
+fn an_owner_table_has_no_empty_part_and_no_space_around_it() {
+    let lines = ["users.", ".users", "app..users", "none ", " users", "None"]
+        .map(|table| format!("gen persistence conversations -s accounts::Scope --owner-table '{table}'"));
+    assert_snapshot!(refusals(&Host::library(), &lines.each_ref().map(String::as_str)), @"
+    $ gen persistence conversations -s accounts::Scope --owner-table 'users.'
+    error: --owner-table: `users.` has an empty part
+    help: write `users`, or `auth.users` for a table in another schema
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-table '.users'
+    error: --owner-table: `.users` has an empty part
+    help: write `users`, or `auth.users` for a table in another schema
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-table 'app..users'
+    error: --owner-table: `app..users` has an empty part
+    help: write `users`, or `auth.users` for a table in another schema
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-table 'none '
+    error: --owner-table: `none ` has spaces around it
+    help: write `none`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-table ' users'
+    error: --owner-table: ` users` has spaces around it
+    help: write `users`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-table 'None'
+    error: --owner-table: `None` is not a table
+    help: write `none`, in lower case, for no foreign key
+    exit 2
+    ");
+}
+
+#[test]
+fn migrations_have_a_directory_of_their_own() {
+    let lines =
+        [".git", ".git/hooks", ".sagents/migrations", "target", "target/migrations", "src", "src/new", " migrations"]
+            .map(|directory| format!("gen persistence conversations -s accounts::Scope --migrations '{directory}'"));
+    let member = Host::empty()
+        .file("Cargo.toml", "[workspace]\nmembers = [\"web\"]\n")
+        .file("web/Cargo.toml", &manifest("web", "2024", ""))
+        .file("web/src/lib.rs", "");
+    let of_member = ["..", "../target/migrations"].map(|directory| {
+        format!("gen persistence conversations -s accounts::Scope --path web --migrations {directory}")
+    });
+    let all = [
+        refusals(&Host::library(), &lines.each_ref().map(String::as_str)),
+        refusals(&member, &of_member.each_ref().map(String::as_str)),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    $ gen persistence conversations -s accounts::Scope --migrations '.git'
+    error: --migrations: `.git` belongs to git
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations '.git/hooks'
+    error: --migrations: `.git/hooks` belongs to git
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations '.sagents/migrations'
+    error: --migrations: `.sagents/migrations` belongs to the generator
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'target'
+    error: --migrations: `target` is where cargo builds
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'target/migrations'
+    error: --migrations: `target/migrations` is where cargo builds
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'src'
+    error: --migrations: `src` is among the source files
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'src/new'
+    error: --migrations: `src/new` is among the source files
+    help: name a directory of their own, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations ' migrations'
+    error: --migrations: ` migrations` has spaces around it
+    help: use a plain name, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --path web --migrations ..
+    error: --migrations: `..` is not a directory inside of [host]
+    help: name one relative to the package, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --path web --migrations ../target/migrations
+    error: --migrations: `../target/migrations` is where cargo builds
+    help: name a directory of their own, for example `migrations`
+    exit 2
+    ");
+}
+
+#[test]
+fn migrations_that_are_among_the_sources_stay_there() {
+    let host =
+        Host::library().file("src/db/migrations/0001_first.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
+    host.generate("gen persistence conversations -s accounts::Scope --migrations src/db/migrations");
+}
+
+#[test]
+fn names_are_not_longer_than_those_of_files() {
+    let long = "a".repeat(300);
+    let deep = vec!["abcdefghi"; 30].join("::");
+    let lines = [
+        format!("gen persistence {long} -s accounts::Scope"),
+        format!("gen persistence {deep} -s accounts::Scope"),
+        format!("gen persistence conversations -s {long}::Scope"),
+        format!("gen persistence conversations -s accounts::Scope --owner-type {long}"),
+        format!("gen persistence conversations -s accounts::Scope --migrations {long}"),
+    ];
+    let all = refusals(&Host::library(), &lines.each_ref().map(String::as_str));
+    assert_snapshot!(all.replace(&long, "[long]").replace(&deep, "[deep]"), @"
+    $ gen persistence [long] -s accounts::Scope
+    error: CONTEXT: `[long]` has 300 bytes, the limit is 100
+    help: use a shorter name
+    exit 2
+
+    $ gen persistence [deep] -s accounts::Scope
+    error: CONTEXT: `[deep]` has 328 bytes, the limit is 200
+    help: use a shorter name
+    exit 2
+
+    $ gen persistence conversations -s [long]::Scope
+    error: --scope: `[long]` has 300 bytes, the limit is 100
+    help: use a shorter name
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --owner-type [long]
+    error: --owner-type: `[long]` has 300 bytes, the limit is 100
+    help: use a shorter name
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations [long]
+    error: --migrations: `[long]` has a name of 300 bytes in it, the limit is 200
+    help: use a plain name, for example `migrations`
+    exit 2
+    ");
+}
+
+/// A library with a scope and with these lines in its Cargo.toml.
+fn with_manifest(lines: &str) -> Host {
+    with_accounts("pub struct Scope { pub user_id: i64 }\n").file("Cargo.toml", &manifest("my_app", "2024", lines))
+}
+
+fn refusals_in(hosts: &[Host]) -> String {
+    hosts.iter().map(|host| refusal(host, PLAIN)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_crate_for_some_targets_is_not_added_for_all() {
+    let hosts = [
+        "\n[target.'cfg(unix)'.dependencies]\nsqlx = { version = \"0.8\", features = [\"postgres\"] }\n",
+        "\n[target.'cfg(unix)'.dependencies.uuid]\nversion = \"1.10\"\n\n[target.'cfg(windows)'.dependencies]\nuuid = \"1.10\"\n",
+        "\n[target.x86_64-unknown-linux-gnu.dependencies]\ndb = { package = \"sqlx\", version = \"0.9\" }\n",
+    ]
+    .map(with_manifest);
+    assert_snapshot!(refusals_in(&hosts), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: Cargo.toml: `sqlx` is there for some targets only, under [target.'cfg(unix)'.dependencies], but the generated code is for all of them
+    help: move `sqlx` to [dependencies]
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: Cargo.toml: `uuid` is there for some targets only, under [target.'cfg(unix)'.dependencies], but the generated code is for all of them
+    help: move `uuid` to [dependencies]
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: Cargo.toml: `db` is there for some targets only, under [target.x86_64-unknown-linux-gnu.dependencies], but the generated code is for all of them
+    help: move `db` to [dependencies]
+    exit 5
+    ");
+}
+
+#[test]
+fn what_some_targets_add_to_a_crate_is_theirs() {
+    let host = with_manifest(
+        "\n[dependencies]\nsqlx = \"0.8.4\"\n\n[target.'cfg(unix)'.dependencies]\nsqlx = { version = \"0.8.4\", features = [\"postgres\"] }\n",
+    );
+    host.generate(PLAIN);
+    assert_snapshot!(host.read("Cargo.toml").lines().filter(|line| line.contains("sqlx")).collect::<Vec<_>>().join("\n"), @r#"
+    sqlx = { version = "0.8.4", features = ["chrono", "postgres", "runtime-tokio", "uuid"] }
+    sqlx = { version = "0.8.4", features = ["postgres"] }
+    "#);
+}
+
+#[test]
+fn a_name_that_is_taken_is_no_module_of_ours() {
+    let hosts = [
+        with_root("pub use accounts as conversations;"),
+        with_root("#[allow(non_camel_case_types)]\npub struct sagents;"),
+        with_root("extern crate core as sagents;"),
+        with_root("pub mod talks {}\npub use talks::{self as conversations};"),
+    ];
+    let nested = with_root("pub mod chat;").file("src/chat.rs", "use crate::accounts as conversations;\n");
+    let scope = Host::library().file("src/lib.rs", "//! The root.\n\nmod people {}\nuse people as accounts;\n");
+    let all = [
+        refusals_in(&hosts),
+        refusal(&nested, "gen persistence chat::conversations -s accounts::Scope"),
+        refusal(&scope, PLAIN),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: src/lib.rs:3: `conversations` is an import here, and a module cannot have the same name
+    help: give it another name, or choose another module for the generated code
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: src/lib.rs:4: `sagents` is a struct here, and a module cannot have the same name
+    help: give it another name: the agent runtime is always `crate::sagents`
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: src/lib.rs:3: `sagents` is a crate here, and a module cannot have the same name
+    help: give it another name: the agent runtime is always `crate::sagents`
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: src/lib.rs:4: `conversations` is an import here, and a module cannot have the same name
+    help: give it another name, or choose another module for the generated code
+    exit 5
+
+    $ gen persistence chat::conversations -s accounts::Scope
+    error: src/chat.rs:1: `conversations` is an import here, and a module cannot have the same name
+    help: give it another name, or choose another module for the generated code
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: src/lib.rs:4: `accounts` is an import here, and a module cannot have the same name
+    help: give it another name, or choose another module for the generated code
+    exit 5
+    ");
+}
+
+#[test]
+fn functions_and_macros_may_be_called_like_a_module_of_ours() {
+    let host = with_root(
+        "mod pages {\n    pub fn conversations() {}\n}\npub use pages::conversations;\n\npub fn sagents() {}\n\n\
+         macro_rules! sagents {\n    () => {};\n}",
+    );
+    host.generate(PLAIN);
+}
+
+#[test]
+fn a_scope_is_public() {
+    let hosts = [
+        with_accounts("pub(crate) struct Scope { pub user_id: i64 }\n"),
+        with_accounts("pub type Scope = Session;\nstruct Session { pub user_id: i64 }\n"),
+        Host::binary()
+            .file("src/main.rs", "mod accounts;\nfn main() {}\n")
+            .file("src/accounts.rs", "pub(crate) struct Scope { pub user_id: i64 }\n"),
+    ];
+    assert_snapshot!(refusals_in(&hosts), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: --scope: `Scope` in src/accounts.rs is not `pub`, but it is a part of public traits of the generated code
+    help: make `Scope` itself `pub`; the module that it is in may stay private
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: --scope: `Session` in src/accounts.rs is not `pub`, but it is a part of public traits of the generated code
+    help: make `Session` itself `pub`; the module that it is in may stay private
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: --scope: `Scope` in src/accounts.rs is not `pub`, but it is a part of public traits of the generated code
+    help: make `Scope` itself `pub`; the module that it is in may stay private
+    exit 5
+    ");
+}
+
+#[test]
+fn a_public_scope_may_be_in_a_private_module() {
+    let host = with_accounts(
+        "mod inner {\n    pub struct Scope {\n        pub user_id: i64,\n    }\n}\npub(crate) use inner::Scope;\n",
+    );
+    host.generate(PLAIN);
+}
+
+#[test]
+fn a_scope_goes_from_thread_to_thread() {
+    let hosts = [
+        "use std::rc::Rc;\npub struct Scope { pub user_id: i64, pub cache: Rc<str> }\n",
+        "pub struct Scope { pub user: User }\npub struct User { pub id: i64, seen: Option<std::cell::RefCell<u8>> }\n",
+        "pub struct Scope { pub user_id: i64, pub check: Box<dyn Fn() -> bool + Send> }\n",
+    ]
+    .map(with_accounts);
+    assert_snapshot!(refusals_in(&hosts), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: --scope: `crate::accounts::Scope` in src/accounts.rs is not `Send` and `Sync`, which sessions need: `cache` holds `Rc<str>`
+    help: use types that threads can share, such as `Arc` and `Mutex`, or name a type without it with --scope
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: --scope: `crate::accounts::Scope` in src/accounts.rs is not `Send` and `Sync`, which sessions need: `user` holds `std::cell::RefCell<u8>`
+    help: use types that threads can share, such as `Arc` and `Mutex`, or name a type without it with --scope
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: --scope: `crate::accounts::Scope` in src/accounts.rs is not `Send` and `Sync`, which sessions need: `check` holds `dyn Fn() -> bool + Send`
+    help: use types that threads can share, such as `Arc` and `Mutex`, or name a type without it with --scope
+    exit 5
+    ");
+}
+
+#[test]
+fn a_scope_may_share_what_is_locked() {
+    let host = with_accounts(
+        "use std::cell::Cell;\nuse std::sync::{Arc, Mutex};\n\
+         pub struct Scope { pub user_id: i64, pub seen: Arc<Mutex<Cell<u8>>>, pub check: Box<dyn Fn() + Send + Sync> }\n",
+    );
+    host.generate(PLAIN);
+}
+
+/// A library whose scope is this with a feature, and that without it.
+fn with_variants(with: &str, without: &str) -> Host {
+    with_accounts(&format!(
+        "#[cfg(feature = \"teams\")]\npub struct Scope {{ {with} }}\n\
+         #[cfg(not(feature = \"teams\"))]\npub struct Scope {{ {without} }}\n\
+         pub struct User {{ pub id: i64 }}\n"
+    ))
+}
+
+#[test]
+fn variants_of_a_scope_agree_on_the_way_to_the_owner() {
+    let lines = [PLAIN, "gen persistence conversations -s accounts::Scope --scope-owner user.id"];
+    let by_another_way = with_variants("pub user: User", "pub user_id: i64");
+    let of_another_type = with_variants("pub user_id: i64", "pub user_id: String");
+    assert_snapshot!([refusals(&by_another_way, &lines), refusal(&of_another_type, PLAIN)].join("\n"), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: `crate::accounts::Scope` in src/accounts.rs has variants under `cfg`, which lead to the owner by `user.id` or `user_id`
+    help: name a field or method with --scope-owner that every variant has, with the same type
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope --scope-owner user.id
+    error: --scope-owner: `crate::accounts::Scope` in src/accounts.rs has no field `user`; it has
+      user_id: i64
+    help: name one of these, or add `pub fn owner_id(&self)` to `Scope` in that file
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope
+    error: `crate::accounts::Scope` in src/accounts.rs has variants under `cfg`, which lead to the owner by `user_id` of different types
+    help: name a field or method with --scope-owner that every variant has, with the same type
+    exit 5
+    ");
+}
+
+#[test]
+fn variants_that_agree_are_one_scope() {
+    with_variants("pub user_id: i64, pub team_id: i64", "pub user_id: i64").generate(PLAIN);
+}
+
+#[test]
+fn a_scope_that_a_macro_may_make_is_not_written_again() {
+    let hosts = [
+        "macro_rules! scope {\n    () => {\n        pub struct Scope { pub user_id: i64 }\n    };\n}\nscope! {}\n",
+        "auth::scope! { user_id: i64 }\n",
+        "#[derive(auth::MakeScope)]\npub struct User { pub id: i64 }\n",
+        "#[auth::session(name = \"Scope\")]\npub struct User { pub id: i64 }\n",
+    ]
+    .map(with_accounts);
+    assert_snapshot!(refusals_in(&hosts), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: `crate::accounts::Scope` is not written in the source, but `scope!` in src/accounts.rs:6 may make it
+    help: if it does, say with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: `crate::accounts::Scope` is not written in the source, but `auth::scope!` in src/accounts.rs:1 may make it
+    help: if it does, say with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: `crate::accounts::Scope` is not written in the source, but an attribute in src/accounts.rs:1 may make it
+    help: if it does, say with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: `crate::accounts::Scope` is not written in the source, but an attribute in src/accounts.rs:1 may make it
+    help: if it does, say with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
+    exit 5
+    ");
+}
+
+#[test]
+fn macros_that_make_no_type_do_not_stand_in_the_way_of_a_scope() {
+    for source in [
+        "thread_local! { static SEEN: u8 = 1; }\n",
+        "macro_rules! user {\n    () => {\n        pub struct User;\n    };\n}\nuser! {}\n",
+        "#[derive(Debug, serde::Serialize)]\npub struct User;\n\n#[tracing::instrument(skip(scope))]\npub fn login(scope: u8) {}\n",
+    ] {
+        let host = with_accounts(source);
+        host.generate(PLAIN);
+        assert!(host.read("src/accounts.rs").contains("pub struct Scope {"), "{source}");
+    }
+}
+
+#[test]
+fn a_way_to_the_owner_ends_at_its_key() {
+    let host = with_accounts(
+        "pub struct Scope { pub user: User }\n\
+         pub struct User { pub id: i64, pub key: Key }\n\
+         #[derive(Debug, Clone)]\n\
+         pub struct Key(pub i64);\n",
+    )
+    .file("migrations/0001_first.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
+    let lines =
+        ["user.id()", "user.id.id()", "user.id.0", "user.key.id()", "user.key.to_string()", "user.id.to_string()"]
+            .map(|way| format!("gen persistence conversations -s accounts::Scope --scope-owner {way}"));
+    assert_snapshot!(refusals(&host, &lines.each_ref().map(String::as_str)), @"
+    $ gen persistence conversations -s accounts::Scope --scope-owner user.id()
+    error: --scope-owner: `User` in src/accounts.rs has no method `id()`; it has
+      id: i64
+      key: Key
+    help: name one of these, or add `pub fn id(&self)` to `User` in that file
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --scope-owner user.id.id()
+    error: --scope-owner: `user.id` is `i64`, and `id()` does not lead from there to a key
+    help: end with `user.id`, or with `user.id.to_string()` for a key of text
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --scope-owner user.id.0
+    error: --scope-owner: `user.id` is `i64`, and `0` does not lead from there to a key
+    help: end with `user.id`, or with `user.id.to_string()` for a key of text
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --scope-owner user.key.id()
+    error: --scope-owner: `Key` in src/accounts.rs has no method `id()`; it has
+      0: i64
+    help: name one of these, or add `pub fn id(&self)` to `Key` in that file
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --scope-owner user.key.to_string()
+    error: --scope-owner: `Key` in src/accounts.rs has no method `to_string()`; it has
+      0: i64
+    help: name one of these, or implement `Display` for `Key`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --scope-owner user.id.to_string()
+    error: `user.id.to_string()` in crate::accounts::Scope is `String`, but the key `id` of table `users` is `i64`
+    help: name a way to the `i64` with --scope-owner, another table with --owner-table, or `--owner-table none`
+    exit 5
+    ");
+}
+
+#[test]
+fn the_text_of_a_key_is_a_key() {
+    let host = with_accounts("pub struct Scope { pub user: User }\npub struct User { pub id: i64 }\n");
+    host.generate("gen persistence conversations -s accounts::Scope --scope-owner user.id.to_string()");
+    let scope = host.read("src/conversations/scope.rs");
+    assert!(
+        scope.contains("    user_id: String,") && scope.contains("Owner::new(self.user.id.to_string())"),
+        "{scope}"
+    );
+}
+
+#[test]
+fn a_method_may_be_in_another_file() {
+    let host = with_accounts("pub struct Scope { pub user: User }\npub struct User { id: i64 }\n")
+        .file("src/lib.rs", "pub mod accounts;\nmod users;\n")
+        .file("src/users.rs", "impl crate::accounts::User {\n    pub fn key(&self) -> i64 {\n        1\n    }\n}\n");
+    host.generate("gen persistence conversations -s accounts::Scope --scope-owner user.key()");
+}
