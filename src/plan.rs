@@ -11,13 +11,13 @@ use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::Host;
 use crate::host::manifest::{Need, SqlxVersion};
-use crate::host::migrations::{self, Catalog, Migrations};
+use crate::host::migrations::{self, Migrations};
 use crate::host::modules::{self, Declaration, Found, Module};
 use crate::host::source;
 use crate::memory::{self, Created, Given, Last};
 use crate::names::{ModulePath, Name, crate_name};
 use crate::options::Options;
-use crate::schema::transition::{Addition, Wish, transition};
+use crate::schema::transition::{Addition, Wish, additions, taken, transition};
 use crate::schema::{self, Schema, sql};
 use crate::templates::{self, Files, Tables, Words};
 
@@ -98,9 +98,9 @@ struct Builder<'a> {
     edits: BTreeMap<Utf8PathBuf, (String, Vec<String>)>,
     migrations: Vec<Utf8PathBuf>,
     migrations_anew: bool,
-    /// The tables after all migrations, and the columns that the host added: to which table, and as what.
+    /// The tables after all migrations, and the columns that the host added.
     schema: Schema,
-    additions: Vec<(usize, String)>,
+    additions: Vec<Addition>,
     lacks_backfill: bool,
     scope: Option<Created>,
 }
@@ -157,7 +157,7 @@ impl<'a> Builder<'a> {
         let subject = if prefix.is_empty() { format!("{}_", self.options.context.last()) } else { prefix.to_owned() };
         let name = format!("create_{}persistence", with_underscore(&subject));
         let (up, down) = (sql::create(schema, self.options.database), sql::drop(schema, self.options.database));
-        self.emit(&found, &name, up, down);
+        self.emit(&found, &name, up, down)?;
         let forward = self.migrations.iter().filter(|path| !path.as_str().ends_with(".down.sql"));
         Ok(forward.cloned().collect())
     }
@@ -167,22 +167,18 @@ impl<'a> Builder<'a> {
         let (last, database) = (self.start.last, self.options.database);
         let mut scripts = last.scripts();
         let additions = additions(before, &found.catalog);
-        self.additions = additions
-            .iter()
-            .filter_map(|addition| {
-                let place = before.tables.iter().position(|table| table.name == addition.table)?;
-                Some((place, addition.definition.clone()))
-            })
-            .collect();
+        let taken = taken(before, &found.catalog);
         let wish = Wish {
             backfill: self.start.backfill,
             drop_old_owner: self.start.drop_old_owner,
             same_owner: last.option("owner-type") == Some(self.options.resolved().owner_type.as_str()),
             additions: &additions,
+            taken: &taken,
         };
         let Some(transition) = transition(before, schema, &wish)? else {
             // Columns of former owners may be there still.
             self.schema = before.clone();
+            self.additions = additions;
             return Ok(scripts);
         };
         if let Some(gone) = scripts.iter().find(|path| !self.host.tree.is_file(path)) {
@@ -191,12 +187,11 @@ impl<'a> Builder<'a> {
             ))
             .help(format!("restore {gone} from version control")));
         }
-        if transition.builds_anew(database) {
-            refuse_keys_of_others(before, &found.catalog)?;
-        }
+        transition.refuse_obstacles(&found.catalog, database)?;
         self.lacks_backfill = transition.lacks_backfill();
-        self.emit(found, &transition.name(), transition.up(database), transition.down(database));
+        self.emit(found, &transition.name(), transition.up(database), transition.down(database))?;
         self.schema = transition.schema().clone();
+        self.additions = transition.additions(database);
         let forward = self.migrations.iter().filter(|path| !path.as_str().ends_with(".down.sql"));
         scripts.extend(forward.cloned());
         Ok(scripts)
@@ -212,9 +207,8 @@ impl<'a> Builder<'a> {
         if !self.additions.is_empty() {
             text.push_str("\n-- What this project added.\n");
         }
-        for (place, definition) in &self.additions {
-            let table = database.quote(&self.schema.tables[*place].name);
-            let _ = writeln!(text, "ALTER TABLE {table} ADD COLUMN {definition};");
+        for Addition { table, definition, .. } in &self.additions {
+            let _ = writeln!(text, "ALTER TABLE {} ADD COLUMN {definition};", database.quote(table));
         }
         Tables::Text(text)
     }
@@ -241,15 +235,16 @@ impl<'a> Builder<'a> {
         Ok(Some(forward.map(|(path, _)| path).collect()))
     }
 
-    fn emit(&mut self, found: &Migrations, name: &str, up: String, down: String) {
+    fn emit(&mut self, found: &Migrations, name: &str, up: String, down: String) -> Result<()> {
         let directory = &self.options.migrations;
-        let stem = format!("{}_{name}", found.next_version(self.start.now));
+        let stem = format!("{}_{name}", found.next_version(self.start.now)?);
         if found.habit.reversible {
             self.add_migration(directory.join(format!("{stem}.down.sql")), down);
             self.add_migration(directory.join(format!("{stem}.up.sql")), up);
         } else {
             self.add_migration(directory.join(format!("{stem}.sql")), up);
         }
+        Ok(())
     }
 
     fn add_migration(&mut self, path: Utf8PathBuf, text: String) {
@@ -521,41 +516,6 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
 fn former_owners(schema: &Schema) -> Vec<String> {
     let conversations = schema.tables.first().into_iter().flat_map(|table| &table.columns);
     conversations.filter(|column| column.retired).map(|column| column.name.clone()).collect()
-}
-
-/// The columns that migrations of the host's own added to our tables.
-fn additions(schema: &Schema, catalog: &Catalog) -> Vec<Addition> {
-    let mut additions = Vec::new();
-    for table in &schema.tables {
-        let Some(found) = catalog.table(&table.name) else { continue };
-        for column in found.columns.iter().filter(|column| table.column(&column.name).is_none()) {
-            additions.push(Addition {
-                table: table.name.clone(),
-                column: column.name.clone(),
-                definition: column.definition.clone(),
-            });
-        }
-    }
-    additions
-}
-
-/// Where tables are built anew, what refers to them from outside would be deleted with the old ones.
-fn refuse_keys_of_others(schema: &Schema, catalog: &Catalog) -> Result<()> {
-    let own = |name: &str| schema.tables.iter().any(|table| table.name.eq_ignore_ascii_case(name));
-    for table in &schema.tables {
-        if let Some(other) = catalog.referring(&table.name).find(|other| !own(&other.name)) {
-            return Err(Failure::decision(format!(
-                "the table `{}` has a foreign key to `{}`, which SQLite has to build anew: its rows would go with the old one",
-                other.name, table.name
-            ))
-            .help(format!(
-                "take that foreign key away in a migration of your own, run this again, and add it again afterwards; \
-                 or let `{}` refer to nothing",
-                other.name
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn with_underscore(subject: &str) -> String {

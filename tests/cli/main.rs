@@ -9,4 +9,5 @@ mod interrupted;
 mod laws;
 mod report;
 mod rerun;
+mod tables;
 mod transcript;
