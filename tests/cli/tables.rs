@@ -267,6 +267,53 @@ fn what_is_on_tables_that_sqlite_rebuilds_is_found_before() {
 }
 
 #[test]
+fn what_needs_a_column_that_goes_is_found_before() {
+    let objects = [
+        (PLAIN, "CREATE INDEX by_user ON sagents_conversations (title, user_id);"),
+        (PLAIN, "CREATE VIEW by_user AS SELECT user_id, title FROM sagents_conversations;"),
+        (POSTGRES, "CREATE VIEW by_user AS SELECT user_id, title FROM sagents_conversations;"),
+        (PLAIN, "ALTER TABLE sagents_conversations ADD COLUMN label TEXT AS (user_id || title);"),
+        (
+            POSTGRES,
+            "ALTER TABLE sagents_conversations ADD COLUMN label TEXT GENERATED ALWAYS AS (user_id::text) STORED;",
+        ),
+    ];
+    let refused = objects.map(|(line, sql)| {
+        let host = Host::library();
+        host.generate(line);
+        host.generate(&format!("{line} -t team"));
+        host.write("migrations/20990101000000_host.up.sql", sql);
+        refusal(&host, "gen persistence conversations --drop-old-owner")
+    });
+    assert_snapshot!(refused.join("\n"), @r##"
+    $ gen persistence conversations --drop-old-owner
+    error: the index `by_user` of your own needs the column `user_id` of `sagents_conversations`, which this change drops
+    help: drop or redefine the index in a migration of your own, and run this again
+    exit 5
+
+    $ gen persistence conversations --drop-old-owner
+    error: the view `by_user` of your own needs the column `user_id` of `sagents_conversations`, which this change drops
+    help: drop or redefine the view in a migration of your own, and run this again
+    exit 5
+
+    $ gen persistence conversations --drop-old-owner
+    error: the view `by_user` of your own needs the column `user_id` of `sagents_conversations`, which this change drops
+    help: drop or redefine the view in a migration of your own, and run this again
+    exit 5
+
+    $ gen persistence conversations --drop-old-owner
+    error: the column `label` of your own needs the column `user_id` of `sagents_conversations`, which this change drops
+    help: drop or redefine the column in a migration of your own, and run this again
+    exit 5
+
+    $ gen persistence conversations --drop-old-owner
+    error: the column `label` of your own needs the column `user_id` of `sagents_conversations`, which this change drops
+    help: drop or redefine the column in a migration of your own, and run this again
+    exit 5
+    "##);
+}
+
+#[test]
 fn a_foreign_key_onto_ours_keeps_its_key_on_postgres() {
     let host = Host::library();
     host.generate(POSTGRES);

@@ -43,7 +43,8 @@ impl Catalog {
 
     /// The table in that schema, as a person would name it: in whatever case, if that leaves no doubt.
     pub fn find(&self, name: &TableName) -> Option<&Table> {
-        self.named(&name.table).into_iter().find(|table| table.name.schema == name.schema)
+        let mut found = self.named(&name.table).into_iter().filter(|table| table.name.schema == name.schema);
+        found.next().filter(|_| found.next().is_none())
     }
 
     /// The tables of that name in all schemas.
@@ -63,10 +64,10 @@ impl Catalog {
         all.filter(move |(_, reference)| self.same(&reference.to, &name))
     }
 
-    /// The views whose query has a word.
-    pub fn views_with(&self, word: &str) -> impl Iterator<Item = &TableName> {
-        let mentions = move |view: &&View| view.words.iter().any(|other| other.eq_ignore_ascii_case(word));
-        self.views.iter().filter(mentions).map(|view| &view.name)
+    /// The views whose query has these words.
+    pub fn views_with(&self, words: &[&str]) -> impl Iterator<Item = &TableName> {
+        let has = |view: &View, word: &str| view.words.iter().any(|other| other.eq_ignore_ascii_case(word));
+        self.views.iter().filter(move |view| words.iter().all(|word| has(view, word))).map(|view| &view.name)
     }
 
     /// Every name in the default schema that no new table or index can have.
@@ -129,7 +130,7 @@ impl Catalog {
                     table.rename_constraint(&old, &new);
                 }
             }
-            Statement::AlterSchema(alter) => {
+            Statement::AlterSchema(alter) if self.has_schemas() => {
                 for operation in alter.operations {
                     if let AlterSchemaOperation::Rename { name } = operation {
                         let (old, new) =
@@ -267,7 +268,7 @@ impl Catalog {
                     table.drop_index(&index);
                 }
             }
-            ObjectType::Schema => {
+            ObjectType::Schema if self.has_schemas() => {
                 let schema = self.schema(&self.last_part(name));
                 let gone: Vec<_> = self.tables.iter().map(|table| table.name.clone()).collect();
                 for name in gone.iter().filter(|name| name.schema == schema) {
@@ -293,12 +294,25 @@ impl Catalog {
             AlterTableOperation::AddColumn { column_def, .. } => self.add_column(&name, column_def),
             AlterTableOperation::AddConstraint { constraint, .. } => self.add_constraint(&name, constraint),
             operation => {
+                if let AlterTableOperation::RenameColumn { old_column_name: old, new_column_name: new } = &operation {
+                    self.rename_referenced(&name, &spelled(old, self.database), &spelled(new, self.database));
+                }
                 if let Some(table) = self.get_mut(&name) {
                     table.alter(operation);
                 }
             }
         }
         name
+    }
+
+    fn rename_referenced(&mut self, table: &TableName, old: &str, new: &str) {
+        let database = self.database;
+        let references = self.tables.iter_mut().flat_map(|table| &mut table.references);
+        for column in references.filter(|key| same(&key.to, table, database)).flat_map(|key| &mut key.to_columns) {
+            if database.same_name(column, old) {
+                new.clone_into(column);
+            }
+        }
     }
 
     /// Foreign keys and views follow a table, in `SQLite` as in `PostgreSQL`.
@@ -382,6 +396,10 @@ impl Catalog {
             Some(schema) => Some(TableName { schema: self.schema(&schema), table }),
             None => Some(TableName { schema: self.search_path.first().cloned().flatten(), table }),
         }
+    }
+
+    fn has_schemas(&self) -> bool {
+        self.database.default_schema().is_some()
     }
 
     /// Where there are no schemas, all tables are in one place.

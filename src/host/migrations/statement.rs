@@ -101,30 +101,50 @@ pub(super) fn unparsed(sql: &str, database: Database) -> Option<Unparsed> {
 pub(super) fn rename_columns(definition: &str, database: Database, rename: impl Fn(&str) -> Option<String>) -> String {
     let [dialect, ..] = dialects(database);
     let Ok(tokens) = Tokenizer::new(dialect, definition).tokenize() else { return definition.to_owned() };
-    let solid: Vec<_> = (0..tokens.len()).filter(|&at| !matches!(tokens[at], Token::Whitespace(_))).collect();
     let mut texts: Vec<_> = tokens.iter().map(ToString::to_string).collect();
-    let mut depth = 0;
-    for (place, &at) in solid.iter().enumerate() {
-        let before = place.checked_sub(1).map(|place| &tokens[solid[place]]);
-        let is_type = match before {
-            Some(Token::DoubleColon) => true,
-            Some(Token::Word(word)) => word.keyword == Keyword::AS,
-            _ => false,
-        };
-        let is_function = solid.get(place + 1).is_some_and(|&next| tokens[next] == Token::LParen);
-        match &tokens[at] {
-            Token::LParen => depth += 1,
-            Token::RParen => depth -= 1,
-            Token::Word(word) if depth > 0 && !is_type && !is_function => {
+    let solid: Vec<_> = tokens.iter().enumerate().filter(|(_, token)| !matches!(token, Token::Whitespace(_))).collect();
+    // How deep the parentheses are, and how deep those of a foreign key's target are.
+    let (mut depth, mut target) = (0, None);
+    for (place, (at, token)) in solid.iter().enumerate() {
+        let before: Vec<_> = solid[..place].iter().rev().map(|(_, token)| *token).take(4).collect();
+        let is_function = solid.get(place + 1).is_some_and(|(_, next)| **next == Token::LParen);
+        match token {
+            Token::LParen => {
+                depth += 1;
+                target = target.or(is_target(&before).then_some(depth));
+            }
+            Token::RParen => {
+                target = target.filter(|target| *target != depth);
+                depth -= 1;
+            }
+            Token::Word(word) if depth > 0 && target.is_none() && !is_function && !is_type(&before) => {
                 let ident = Ident { value: word.value.clone(), quote_style: word.quote_style, span: Span::empty() };
                 if let Some(new) = rename(&super::spelled(&ident, database)) {
-                    texts[at] = new;
+                    texts[*at] = new;
                 }
             }
             _ => {}
         }
     }
     texts.concat()
+}
+
+/// Whether these tokens, the last one first, are `REFERENCES` and a table.
+fn is_target(before: &[&Token]) -> bool {
+    match before {
+        [Token::Word(_), Token::Period, Token::Word(_), Token::Word(word), ..]
+        | [Token::Word(_), Token::Word(word), ..] => word.keyword == Keyword::REFERENCES,
+        _ => false,
+    }
+}
+
+/// Whether a type follows these tokens, the last one first: `CAST(… AS …)` or `…::…`.
+fn is_type(before: &[&Token]) -> bool {
+    match before {
+        [Token::DoubleColon, ..] => true,
+        [Token::Word(word), ..] => word.keyword == Keyword::AS,
+        _ => false,
+    }
 }
 
 /// Reads a `CREATE TABLE` that cannot be parsed as a whole: its definitions one by one, and nothing of the options

@@ -136,6 +136,12 @@ impl Table {
         self.keys.iter().filter(|key| key.kind == KeyKind::Index).map(|key| key.name.as_str())
     }
 
+    /// Those of them that have a column.
+    pub fn indexes_on(&self, column: &str) -> impl Iterator<Item = &str> {
+        let has = move |key: &&Key| key.columns.iter().any(|name| self.database.same_name(name, column));
+        self.keys.iter().filter(|key| key.kind == KeyKind::Index).filter(has).map(|key| key.name.as_str())
+    }
+
     pub(super) fn add_column(&mut self, definition: ColumnDef) -> &mut Self {
         let name = spelled(&definition.name, self.database);
         if self.column(&name).is_some() {

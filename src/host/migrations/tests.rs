@@ -270,6 +270,10 @@ fn references_of_postgres_follow_a_table_and_go_with_it() {
     assert!(
         tables_of(Database::Postgres, &format!("{sql} ALTER TABLE users SET SCHEMA crm;"))[1].ends_with("-> crm.users")
     );
+    let renamed = "CREATE TABLE users (id INT PRIMARY KEY); CREATE TABLE posts (u INT REFERENCES users (id));
+        ALTER TABLE users RENAME COLUMN id TO key;";
+    let renamed = catalog_of(Database::Postgres, renamed);
+    assert_eq!(renamed.referring("users").map(|(_, key)| key.to_columns.join(" ")).collect::<Vec<_>>(), ["key"]);
     assert_eq!(found("DROP TABLE users CASCADE"), "posts(u INT)");
     assert_eq!(found("ALTER TABLE posts DROP CONSTRAINT posts_u_fkey"), "posts(u INT)");
 }
@@ -280,6 +284,7 @@ fn tables_of_sqlite_are_in_one_place_or_temporary() {
         "CREATE TABLE main.users (id INTEGER PRIMARY KEY); CREATE TABLE temp.users (id TEXT); DROP TABLE TEMP.users;
         ALTER TABLE temp.users RENAME TO gone; CREATE TABLE Temp.other (id TEXT);";
     assert_eq!(tables(sql), ["users(id INTEGER pk)"]);
+    assert_eq!(tables("CREATE TABLE t (id INT); DROP SCHEMA s CASCADE; ALTER SCHEMA s RENAME TO r;"), ["t(id INT)"]);
 }
 
 #[test]
@@ -341,6 +346,12 @@ fn the_definition_of_a_column_follows_its_changes() {
         "\"on\" DATE CHECK (\"on\" > CAST('1' AS DATE) AND t.\"on\" < date(\"on\")), \
          w INT GENERATED ALWAYS AS (\"on\" * 2) STORED, z TEXT AS ('date' || \"on\")"
     );
+    let sql = "CREATE TABLE t (a INT, b INT REFERENCES s.u (a) CHECK (b > a), c INT REFERENCES u (a)); \
+               ALTER TABLE t RENAME a TO x;";
+    for database in [Database::Sqlite, Database::Postgres] {
+        let expected = "x INT, b INT REFERENCES s.u (a) CHECK (b > x), c INT REFERENCES u (a)";
+        assert_eq!(definitions(database, sql), expected);
+    }
     let sql = "CREATE TABLE t (a INT DEFAULT 1); ALTER TABLE t ALTER a TYPE bigint, ALTER a SET DEFAULT 2, ALTER a SET NOT NULL;";
     assert_eq!(definitions(Database::Postgres, sql), "a BIGINT DEFAULT 2 NOT NULL");
     let sql = format!("{sql} ALTER TABLE t ALTER a DROP NOT NULL, ALTER a DROP DEFAULT;");
@@ -358,7 +369,7 @@ fn what_is_on_a_table_is_known() {
     let catalog = catalog(sql);
     let table = catalog.table("u").unwrap();
     assert_eq!((table.indexes().collect::<Vec<_>>(), table.triggers.join(" ")), (vec!["i"], "one".to_owned()));
-    assert_eq!(catalog.views_with("u").map(ToString::to_string).collect::<Vec<_>>(), ["v"]);
+    assert_eq!(catalog.views_with(&["u", "A"]).map(ToString::to_string).collect::<Vec<_>>(), ["v"]);
     assert_eq!(catalog.taken(), ["u", "v", "w", "i"]);
 }
 

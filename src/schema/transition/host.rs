@@ -6,7 +6,7 @@ use super::{Addition, Transition};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{self, Catalog, Reference};
-use crate::schema::Schema;
+use crate::schema::{Column, Schema, Table};
 
 /// The columns that migrations of the host's own added to our tables.
 pub fn additions(schema: &Schema, catalog: &Catalog) -> Vec<Addition> {
@@ -39,26 +39,41 @@ pub fn taken(schema: &Schema, catalog: &Catalog) -> Vec<String> {
 impl Transition {
     /// Refuses what would stop the migration, whatever the rows are.
     pub fn refuse_obstacles(&self, catalog: &Catalog, database: Database) -> Result<()> {
-        self.refuse_lost_columns(database)?;
         match database {
-            Database::Sqlite if self.builds_anew(database) => self.refuse_what_is_on_tables(catalog),
-            Database::Sqlite => Ok(()),
-            Database::Postgres => self.refuse_lost_keys(catalog),
+            Database::Sqlite if self.builds_anew(database) => self.refuse_what_is_on_tables(catalog)?,
+            Database::Sqlite => {}
+            Database::Postgres => self.refuse_lost_keys(catalog)?,
         }
+        self.refuse_lost_columns(catalog, database)
     }
 
-    /// A column of the host's cannot be computed from one that goes.
-    fn refuse_lost_columns(&self, database: Database) -> Result<()> {
+    /// What a host's column, index or view is made of cannot go.
+    fn refuse_lost_columns(&self, catalog: &Catalog, database: Database) -> Result<()> {
         let path = self.path_up();
         for table in &path.tables {
-            for addition in path.additions.iter().filter(|addition| addition.table == table.from.name) {
-                let dropped = table.dropped().find(|column| mentions(&addition.definition, &column.name, database));
-                if let Some(dropped) = dropped {
+            let name = &table.from.name;
+            for Column { name: dropped, .. } in table.dropped() {
+                let mut additions = path.additions.iter().filter(|addition| addition.table == *name);
+                let index = catalog
+                    .table(name)
+                    .and_then(|found| found.indexes_on(dropped).find(|index| !has_index(table.from, index)));
+                // On PostgreSQL indexes and conditions go along with the column.
+                let goes_along = match database {
+                    Database::Sqlite => false,
+                    Database::Postgres => true,
+                };
+                let needs = |addition: &&Addition| {
+                    (addition.generated || !goes_along) && mentions(&addition.definition, dropped, database)
+                };
+                let (column, index) = (additions.find(needs), index.filter(|_| !goes_along));
+                let view = catalog.views_with(&[name, dropped]).next();
+                let found = column.map(|addition| ("column", addition.column.clone()));
+                let found = found.or_else(|| Some(("index", index?.to_owned())));
+                if let Some((kind, own)) = found.or_else(|| Some(("view", view?.to_string()))) {
                     return Err(Failure::decision(format!(
-                        "the column `{}` of your own in `{}` is defined by `{}`, which this change drops",
-                        addition.column, addition.table, dropped.name
+                        "the {kind} `{own}` of your own needs the column `{dropped}` of `{name}`, which this change drops"
                     ))
-                    .help("drop or redefine it in a migration of your own, and run this again"));
+                    .help(format!("drop or redefine the {kind} in a migration of your own, and run this again")));
                 }
             }
         }
@@ -74,10 +89,9 @@ impl Transition {
         )?;
         for table in &self.old.tables {
             let Some(found) = catalog.table(&table.name) else { continue };
-            let is_ours = |name: &&str| table.indexes.iter().any(|index| index.name.eq_ignore_ascii_case(name));
-            let index = found.indexes().find(|name| !is_ours(name)).map(|name| ("index", name.to_owned()));
+            let index = found.indexes().find(|name| !has_index(table, name)).map(|name| ("index", name.to_owned()));
             let trigger = found.triggers.first().map(|name| ("trigger", name.clone()));
-            let view = catalog.views_with(&table.name).next().map(|name| ("view", name.to_string()));
+            let view = catalog.views_with(&[&table.name]).next().map(|name| ("view", name.to_string()));
             if let Some((kind, name)) = index.or(trigger).or(view) {
                 return Err(Failure::decision(format!(
                     "there is the {kind} `{name}` of your own on `{}`, which SQLite has to rebuild",
@@ -138,6 +152,10 @@ fn loses_key(path: &Path, table: &str, reference: &Reference) -> bool {
     (is(&from.primary_key) && !table.primary_key_stays())
         || (is_unique && !table.unique_stays())
         || table.dropped().any(|column| columns.contains(&column.name))
+}
+
+fn has_index(table: &Table, name: &str) -> bool {
+    table.indexes.iter().any(|index| index.name.eq_ignore_ascii_case(name))
 }
 
 /// Whether a column's definition is about another column.

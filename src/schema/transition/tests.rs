@@ -930,6 +930,37 @@ fn columns_of_the_host_are_carried_along() {
     "#);
 }
 
+/// The name of the old owner's column is needed for the new one, also in what the host computes from it.
+#[test]
+fn a_computed_column_of_the_host_is_made_again_but_not_copied() {
+    let additions = [Addition {
+        table: "sagents_conversations".to_owned(),
+        column: "label".to_owned(),
+        definition: "label TEXT GENERATED ALWAYS AS (user_id || title) VIRTUAL".to_owned(),
+        generated: true,
+    }];
+    let person = tables("sagents_", Some(("user_id", Kind::Uuid, Some("people"))));
+    let transition = change(&user(), &person, Wish { additions: &additions, ..backfill("1") });
+    let (up, down) = (transition.up(Database::Sqlite), transition.down(Database::Sqlite));
+    assert!(up.contains("    label TEXT GENERATED ALWAYS AS (\"old_user_id\" || title) VIRTUAL,\n"), "{up}");
+    assert!(down.contains("    label TEXT GENERATED ALWAYS AS (\"user_id\" || title) VIRTUAL,\n"), "{down}");
+    assert!(!up.contains("\"label\"") && !down.contains("\"label\""), "{up}{down}");
+}
+
+#[test]
+fn the_default_schema_may_be_named_or_not() {
+    let mut named = user();
+    named.tables[0].foreign_keys[0].schema = Some("public".to_owned());
+    let mut elsewhere = user();
+    elsewhere.tables[0].foreign_keys[0].schema = Some("audit".to_owned());
+    assert!(transition(&user(), &named, &same_owner()).unwrap().is_none());
+    assert!(transition(&named, &user(), &same_owner()).unwrap().is_none());
+    assert_eq!(change(&user(), &elsewhere, same_owner()).name(), "change_sagents_owner_table");
+    let chat = tables("chat_", Some(("user_id", Kind::BigInteger, Some("users"))));
+    let renamed = change(&named, &chat, same_owner()).up(Database::Postgres);
+    assert!(!renamed.contains("DROP CONSTRAINT"), "{renamed}");
+}
+
 fn transition_error(old: &Schema, new: &Schema, wish: &Wish) -> String {
     transition(old, new, wish).unwrap_err().to_string()
 }
