@@ -2,7 +2,7 @@
 //! would only find out when it runs is refused here.
 
 use super::path::{Path, TablePath};
-use super::{Addition, Transition};
+use super::{Addition, Transition, sqlite};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{self, Catalog, Reference};
@@ -40,8 +40,7 @@ impl Transition {
     /// Refuses what would stop the migration, whatever the rows are.
     pub fn refuse_obstacles(&self, catalog: &Catalog, database: Database) -> Result<()> {
         match database {
-            Database::Sqlite if self.builds_anew(database) => self.refuse_what_is_on_tables(catalog)?,
-            Database::Sqlite => {}
+            Database::Sqlite => self.refuse_what_goes_with_tables(catalog)?,
             Database::Postgres => self.refuse_lost_keys(catalog)?,
         }
         self.refuse_lost_columns(catalog, database)
@@ -81,12 +80,15 @@ impl Transition {
     }
 
     /// Where tables are rebuilt, what is on the old ones would be deleted with them.
-    fn refuse_what_is_on_tables(&self, catalog: &Catalog) -> Result<()> {
-        self.refuse_references(
-            catalog,
-            |_, _| true,
-            "which SQLite has to build anew: its rows would go with the old one",
-        )?;
+    fn refuse_what_goes_with_tables(&self, catalog: &Catalog) -> Result<()> {
+        if self.builds_anew(Database::Sqlite) {
+            let why = "which SQLite has to build anew: its rows would go with the old one";
+            self.refuse_references(catalog, |_, _| true, why)?;
+        }
+        // On the way back it stops the migration, if it is still there then.
+        if !sqlite::builds_anew(&self.path_up()) {
+            return Ok(());
+        }
         for table in &self.old.tables {
             let Some(found) = catalog.table(&table.name) else { continue };
             let index = found.indexes().find(|name| !has_index(table, name)).map(|name| ("index", name.to_owned()));

@@ -841,6 +841,21 @@ fn what_a_newer_generator_adds_is_added() {
 }
 
 #[test]
+fn what_a_host_has_on_tables_is_no_obstacle_to_a_change_in_place() {
+    let mut older = user();
+    older.tables[2].columns.retain(|column| column.name != "metadata");
+    let transition = change(&older, &user(), same_owner());
+    assert!(transition.builds_anew(Database::Sqlite), "on the way back");
+    for database in BOTH {
+        let mut catalog = Catalog::new(database);
+        catalog.apply(&sql::create(&older, database));
+        catalog.apply("CREATE INDEX host ON sagents_display_messages (content);");
+        catalog.apply("CREATE VIEW host_view AS SELECT * FROM sagents_display_messages;");
+        transition.refuse_obstacles(&catalog, database).unwrap();
+    }
+}
+
+#[test]
 fn what_a_newer_generator_makes_stricter_is_made_so() {
     let mut older = user();
     let messages = &mut older.tables[2];
