@@ -75,7 +75,7 @@ impl<'a> Path<'a> {
     }
 
     /// A name for a table that is there only during the migration.
-    pub fn passing(&self, wanted: &str) -> String {
+    pub fn transient_name(&self, wanted: &str) -> String {
         let ours = self.tables.iter().flat_map(|table| [&table.from.name, &table.to.name]);
         let taken: Vec<_> = ours.chain(self.taken).cloned().collect();
         super::free_name(wanted, &taken)

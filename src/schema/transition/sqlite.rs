@@ -258,7 +258,7 @@ fn under_new_name(path: &Path, table: &Table) -> Table {
 
 /// Also where the final name is free: a rename finds views and triggers that the old tables leave behind, and stops.
 fn temporary(path: &Path, table: &str) -> String {
-    path.passing(&format!("{table}_new"))
+    path.transient_name(&format!("{table}_new"))
 }
 
 fn rename_table(from: &str, to: &str) -> String {
@@ -268,7 +268,7 @@ fn rename_table(from: &str, to: &str) -> String {
 /// Nothing raises an error here but a constraint, whose name is then the message.
 fn stop_if(path: &Path, guard: Option<Guard>, script: &mut Script) {
     if let Some(Guard { about, message, query }) = guard {
-        let table = quote(&path.passing("sagents_guard"));
+        let table = quote(&path.transient_name("sagents_guard"));
         script.step(
             &about,
             [
