@@ -129,11 +129,35 @@ impl Database {
         }
     }
 
-    /// Whether a table may be in a schema other than our own.
-    pub fn has_schemas(self) -> bool {
+    /// Where a table is if nothing else is said; nothing if there is no other place.
+    pub fn default_schema(self) -> Option<&'static str> {
         match self {
-            Self::Sqlite => false,
-            Self::Postgres => true,
+            Self::Sqlite => None,
+            Self::Postgres => Some("public"),
+        }
+    }
+
+    /// Whether tables in a schema are gone when the connection is.
+    pub fn is_temporary_schema(self, schema: &str) -> bool {
+        match self {
+            Self::Sqlite => schema.eq_ignore_ascii_case("temp"),
+            Self::Postgres => schema == "pg_temp",
+        }
+    }
+
+    /// Whether two names, as the database knows them, mean the same thing.
+    pub fn same_name(self, one: &str, other: &str) -> bool {
+        match self {
+            Self::Sqlite => one.eq_ignore_ascii_case(other),
+            Self::Postgres => one == other,
+        }
+    }
+
+    /// The columns that every table has by itself.
+    pub fn system_columns(self) -> &'static [&'static str] {
+        match self {
+            Self::Sqlite => &["rowid", "oid", "_rowid_"],
+            Self::Postgres => &["tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"],
         }
     }
 

@@ -83,7 +83,11 @@ impl Options {
         let mut found = migrations::read(&host.tree, &directory, database)?;
         // The tables of the context itself are nobody's owner, even if one is called so.
         for table in schema::schema(&prefix, None).tables {
-            if given.owner_table.as_deref().is_some_and(|owner| owner.eq_ignore_ascii_case(&table.name)) {
+            let is_owner = |owner: &str| {
+                let owner = OwnerTable::named(owner, database).place(database);
+                owner.schema.is_none() && owner.table.eq_ignore_ascii_case(&table.name)
+            };
+            if given.owner_table.as_deref().is_some_and(is_owner) {
                 return Err(Failure::usage(format!(
                     "--owner-table: `{}` is a table of the context itself",
                     table.name

@@ -504,7 +504,7 @@ fn stand_in(owner: &Owner, database: Database) -> Option<StandIn> {
     let (name, key) = (database.quote(&table.name), database.quote(&table.key));
     let schema = table.schema.as_ref().map(|schema| database.quote(schema));
     let name = schema.as_ref().map_or_else(|| name.clone(), |schema| format!("{schema}.{name}"));
-    let make_schema = schema.map(|schema| format!("CREATE SCHEMA {schema}; ")).unwrap_or_default();
+    let make_schema = schema.map(|schema| format!("CREATE SCHEMA IF NOT EXISTS {schema}; ")).unwrap_or_default();
     let kind = database.column_type(owner.storage.kind());
     Some(StandIn {
         create: format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY)"),

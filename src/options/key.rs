@@ -3,27 +3,34 @@
 
 use crate::database::{Class, Database};
 use crate::failure::{Failure, Result};
-use crate::host::migrations::Table;
+use crate::host::migrations::{Table, TableName};
 use crate::host::source::{IdType, Seen};
 use crate::names;
 use crate::schema::Kind;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerTable {
-    /// Where it is, if not beside our tables.
+    /// Where it is, if not beside our tables, or if a person said so.
     pub schema: Option<String>,
     pub name: String,
     pub key: String,
 }
 
 impl OwnerTable {
-    /// A table that no migration makes, by the name that a person gave it.
+    /// A table by the name that a person gave it. Its key is not known yet.
     pub(super) fn named(name: &str, database: Database) -> Self {
-        let (schema, table) = match name.split_once('.') {
-            Some((schema, table)) if database.has_schemas() => (Some(schema.to_owned()), table),
-            _ => (None, name),
+        let (schema, table) = match (name.split_once('.'), database) {
+            (Some((schema, table)), Database::Postgres) => (Some(schema.to_owned()), table),
+            (Some((schema, table)), Database::Sqlite) if schema.eq_ignore_ascii_case("main") => (None, table),
+            (Some(_), Database::Sqlite) | (None, _) => (None, name),
         };
         Self { schema, name: table.to_owned(), key: "id".to_owned() }
+    }
+
+    /// As migrations know it.
+    pub(super) fn place(&self, database: Database) -> TableName {
+        let schema = self.schema.clone().filter(|schema| database.default_schema() != Some(schema));
+        TableName { schema, table: self.name.clone() }
     }
 
     /// As a person would write it.
@@ -79,25 +86,39 @@ pub(super) fn check_table(name: &str) -> Result<()> {
 
 /// The single column that a foreign key can name, and its declared type.
 pub(super) fn key_of(table: &Table) -> Result<(OwnerTable, Option<String>)> {
-    let unique = || table.columns.iter().find(|column| column.unique).map(|column| column.name.as_str());
-    let key = match table.primary_key.as_slice() {
-        [key] => Some(key.as_str()),
-        [] => unique(),
-        _ => None,
-    };
-    let Some(key) = key else {
+    const HELP: &str = "name another table with --owner-table, or `--owner-table none` for no foreign key";
+    let keys = table.single_keys();
+    let primary = table.primary_key();
+    let best = keys.iter().find(|key| primary == [**key]).or_else(|| keys.iter().find(|key| **key == "id"));
+    let Some(&key) = best.or_else(|| keys.first()) else {
+        if table.unlogged {
+            return Err(Failure::decision(format!(
+                "the table `{}` is UNLOGGED, so that only unlogged tables can refer to it",
+                table.name
+            ))
+            .help(format!("make it LOGGED in a migration of your own; or {HELP}")));
+        }
+        // A key by itself that cannot be used is deferrable.
+        if let [key] = primary {
+            return Err(Failure::decision(format!(
+                "the key `{key}` of table `{}` is DEFERRABLE, which no foreign key can name",
+                table.name
+            ))
+            .help(format!("make it NOT DEFERRABLE in a migration of your own; or {HELP}")));
+        }
         let columns: Vec<_> = table.columns.iter().map(|column| format!("`{}`", column.name)).collect();
         return Err(Failure::decision(format!(
             "the table `{}` has no key of a single column that a foreign key could name; its columns are {}",
             table.name,
             columns.join(", ")
         ))
-        .help("name another table with --owner-table, or `--owner-table none` for no foreign key"));
+        .help(HELP));
     };
-    check_table(&table.name)?;
+    let TableName { schema, table: name } = &table.name;
+    check_table(name)?;
     check_table(key)?;
     let declared = table.column(key).map(|column| column.declared.clone());
-    Ok((OwnerTable { schema: table.schema.clone(), name: table.name.clone(), key: key.to_owned() }, declared))
+    Ok((OwnerTable { schema: schema.clone(), name: name.clone(), key: key.to_owned() }, declared))
 }
 
 /// How a column that is declared so is stored.

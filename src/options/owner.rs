@@ -8,7 +8,7 @@ use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
-use crate::host::migrations::Migrations;
+use crate::host::migrations::{Migrations, Table};
 use crate::host::source::{self, Access, IdType, Lookup, Seen, Step};
 use crate::names::{ModulePath, Name, TypePath, plural};
 use crate::schema;
@@ -127,44 +127,78 @@ impl Inquiry<'_> {
         database: Database,
         notes: &mut Vec<String>,
     ) -> Result<Option<(OwnerTable, Option<String>)>> {
-        let catalog = &self.migrations.catalog;
         match self.given.owner_table.as_deref() {
             Some("none") => Ok(None),
-            Some(name) => {
-                check_table(name)?;
-                let named = OwnerTable::named(name, database);
-                let found = catalog.table(&named.name);
-                let Some(table) = found.filter(|table| named.schema.is_none() || table.schema == named.schema) else {
-                    notes.push(format!(
-                        "{} has no table `{name}`; its key is taken to be `id`. The migration needs it to be there.",
-                        self.directory
-                    ));
-                    return Ok(Some((named, None)));
-                };
-                key_of(table).map(Some)
-            }
-            None => {
-                let nouns =
-                    [Some(noun.as_str().to_owned()), module.map(|module| heck::AsSnakeCase(&module.name).to_string())];
-                let mut candidates: Vec<String> = Vec::new();
-                for noun in nouns.into_iter().flatten() {
-                    for candidate in [plural(&noun), noun] {
-                        if !candidates.contains(&candidate) {
-                            candidates.push(candidate);
-                        }
-                    }
+            Some(name) => self.named_table(name, database, notes).map(Some),
+            None => self.inferred_table(noun, module, database, notes),
+        }
+    }
+
+    /// A name without a schema means what the database would take it for, also if there is another one elsewhere.
+    fn named_table(
+        &self,
+        name: &str,
+        database: Database,
+        notes: &mut Vec<String>,
+    ) -> Result<(OwnerTable, Option<String>)> {
+        check_table(name)?;
+        refuse_temporary(name, database)?;
+        let catalog = &self.migrations.catalog;
+        let named = OwnerTable::named(name, database);
+        if let Some(table) = catalog.find(&named.place(database)) {
+            let (found, declared) = key_of(table)?;
+            // A schema that a person named is named in the migration too.
+            return Ok((OwnerTable { schema: named.schema.or(found.schema), ..found }, declared));
+        }
+        let elsewhere = catalog.named(&named.name);
+        if let (Some(default), None, false) = (database.default_schema(), &named.schema, elsewhere.is_empty()) {
+            let what = format!("a name without a schema is looked for in `{default}`, and `{name}` is not there");
+            return Err(self.ambiguous(&what, &elsewhere, database));
+        }
+        notes.push(format!(
+            "{} has no table `{name}`; its key is taken to be `id`. The migration needs it to be there.",
+            self.directory
+        ));
+        Ok((named, None))
+    }
+
+    fn inferred_table(
+        &self,
+        noun: &Name,
+        module: Option<&TypePath>,
+        database: Database,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<(OwnerTable, Option<String>)>> {
+        let nouns = [Some(noun.as_str().to_owned()), module.map(|module| heck::AsSnakeCase(&module.name).to_string())];
+        let mut candidates: Vec<String> = Vec::new();
+        for noun in nouns.into_iter().flatten() {
+            for candidate in [plural(&noun), noun] {
+                if !candidates.contains(&candidate) {
+                    candidates.push(candidate);
                 }
-                if let Some(table) = candidates.iter().find_map(|name| catalog.table(name)) {
-                    return key_of(table).map(Some);
-                }
-                notes.push(format!(
-                    "Conversations have no foreign key to their owner, because {} has no table {}. `--owner-table` names another one, or `none`.",
-                    self.directory,
-                    list(&candidates)
-                ));
-                Ok(None)
             }
         }
+        let found: Vec<_> = candidates.iter().flat_map(|name| self.migrations.catalog.named(name)).collect();
+        let Some((first, others)) = found.split_first() else {
+            notes.push(format!(
+                "Conversations have no foreign key to their owner, because {} has no table {}. `--owner-table` names another one, or `none`.",
+                self.directory,
+                list(&candidates, " or ")
+            ));
+            return Ok(None);
+        };
+        if others.iter().any(|other| competes(other, first)) {
+            let what = format!("there are several tables that may be the one of the {noun}");
+            return Err(self.ambiguous(&what, &found, database));
+        }
+        key_of(first).map(Some)
+    }
+
+    fn ambiguous(&self, what: &str, tables: &[&Table], database: Database) -> Failure {
+        let names: Vec<_> = tables.iter().map(|table| table.name.full(database)).collect();
+        let flags: Vec<_> = names.iter().map(|name| format!("--owner-table {name}")).collect();
+        Failure::decision(format!("{what}: {} has {}", self.directory, list(&names, " and ")))
+            .help(format!("say which one it is: {}", list(&flags, " or ")))
     }
 
     fn access(
@@ -235,6 +269,12 @@ fn check_field(field: &Name, database: Database) -> Result<()> {
         return Err(Failure::usage(format!("--owner-field: `{field}` is a column that the tables have already"))
             .help("use another name, for example `user_id`"));
     }
+    if database.system_columns().iter().any(|column| field.as_str().eq_ignore_ascii_case(column)) {
+        return Err(Failure::usage(format!(
+            "--owner-field: `{field}` is a column that every table of the database has by itself"
+        ))
+        .help("use another name, for example `user_id`"));
+    }
     let limit = database.identifier_limit();
     if field.as_str().len() > limit {
         return Err(Failure::usage(format!(
@@ -258,7 +298,25 @@ fn show(seen: &Seen) -> String {
     }
 }
 
-fn list(names: &[String]) -> String {
+/// Whether a table may be meant as well as the first that was found. Of `users` and `user` in one schema the first is
+/// meant, and a table of another name elsewhere does not compete with one in the default schema.
+fn competes(other: &Table, first: &Table) -> bool {
+    let (other, first) = (&other.name, &first.name);
+    let same_name = other.table.eq_ignore_ascii_case(&first.table);
+    same_name || (other.schema != first.schema && first.schema.is_some())
+}
+
+fn refuse_temporary(name: &str, database: Database) -> Result<()> {
+    if name.split_once('.').is_some_and(|(schema, _)| database.is_temporary_schema(schema)) {
+        return Err(Failure::usage(format!(
+            "--owner-table: `{name}` is temporary, so that no other table can refer to it"
+        ))
+        .help("name a table that stays, or `none` for no foreign key"));
+    }
+    Ok(())
+}
+
+fn list(names: &[String], word: &str) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-    quoted.join(" or ")
+    quoted.join(word)
 }

@@ -10,10 +10,10 @@ use crate::chain::{self, Chain, Link, Scene};
 use crate::digest;
 use crate::failure::{Failure, Result};
 use crate::host::Host;
-use crate::host::migrations::{self, Catalog, Migrations};
+use crate::host::migrations::{self, Migrations};
 use crate::memory::Emitted;
 use crate::options::Options;
-use crate::schema::transition::{Addition, Wish, transition};
+use crate::schema::transition::{Addition, Wish, additions, taken, transition};
 use crate::schema::{self, Schema, sql};
 use crate::templates;
 
@@ -33,8 +33,8 @@ pub struct Tables {
     pub lacks_backfill: bool,
     /// Emitted once, and replaced by migrations of the host's own that make the same tables.
     pub replaced: Vec<Utf8PathBuf>,
-    /// The columns that the host added: to which table, and as what.
-    additions: Vec<(usize, String)>,
+    /// The columns that the host added.
+    additions: Vec<Addition>,
 }
 
 impl Tables {
@@ -48,9 +48,8 @@ impl Tables {
         if !self.additions.is_empty() {
             text.push_str("\n-- What this project added.\n");
         }
-        for (place, definition) in &self.additions {
-            let table = options.database.quote(&self.schema.tables[*place].name);
-            let _ = writeln!(text, "ALTER TABLE {table} ADD COLUMN {definition};");
+        for Addition { table, definition, .. } in &self.additions {
+            let _ = writeln!(text, "ALTER TABLE {} ADD COLUMN {definition};", options.database.quote(table));
         }
         templates::Tables::Text(text)
     }
@@ -90,7 +89,7 @@ fn create(options: &Options, host: &Host, start: Start, found: &Migrations, sche
     let prefix = options.prefix.as_str();
     let subject = if prefix.is_empty() { format!("{}_", options.context.last()) } else { prefix.to_owned() };
     let name = format!("create_{}persistence", with_underscore(&subject));
-    let new = scripts(options, start, found, &name, format!("{link}{up}"), down);
+    let new = scripts(options, start, found, &name, format!("{link}{up}"), down)?;
     let emitted = new.iter().map(|(path, text)| emitted(path, text)).collect();
     Ok(Tables { schema, name: Some(link.to), emitted, new, ..Tables::default() })
 }
@@ -152,16 +151,13 @@ fn change(
 ) -> Result<Tables> {
     let (last, database) = (start.last, options.database);
     let additions = additions(before, &found.catalog);
-    let places = additions.iter().filter_map(|addition| {
-        let place = before.tables.iter().position(|table| table.name == addition.table)?;
-        Some((place, addition.definition.clone()))
-    });
+    let taken = taken(before, &found.catalog);
     let mut tables = Tables {
         schema: before.clone(),
         name: last.files.tables.clone(),
         emitted: chain.emitted,
         replaced: chain.replaced,
-        additions: places.collect(),
+        additions: additions.clone(),
         ..Tables::default()
     };
     let owner_type = last.resolved.as_ref().map(|resolved| &resolved.owner_type);
@@ -170,13 +166,13 @@ fn change(
         drop_old_owner: start.drop_old_owner,
         same_owner: owner_type == Some(&options.resolved().owner_type),
         additions: &additions,
+        taken: &taken,
     };
     // Without a change, columns of former owners may be there still.
     let Some(transition) = transition(before, wanted, &wish)? else { return Ok(tables) };
-    if transition.builds_anew(database) {
-        refuse_keys_of_others(before, &found.catalog)?;
-    }
+    transition.refuse_obstacles(&found.catalog, database)?;
     tables.schema = transition.schema().clone();
+    tables.additions = transition.additions(database);
     tables.lacks_backfill = transition.lacks_backfill();
     let from = tables.name.clone().unwrap_or_else(|| {
         // The first version gave the tables no name.
@@ -184,7 +180,7 @@ fn change(
     });
     let link = Link::new(&options.context, Some(&from), &tables.schema);
     let up = format!("{link}{}", transition.up(database));
-    tables.new = scripts(options, start, found, &transition.name(), up, transition.down(database));
+    tables.new = scripts(options, start, found, &transition.name(), up, transition.down(database))?;
     tables.emitted.extend(tables.new.iter().map(|(path, text)| emitted(path, text)));
     tables.name = Some(link.to);
     Ok(tables)
@@ -198,52 +194,17 @@ fn scripts(
     name: &str,
     up: String,
     down: String,
-) -> Vec<(Utf8PathBuf, String)> {
-    let stem = options.migrations.join(format!("{}_{name}", found.next_version(start.now)));
-    if found.habit.reversible {
+) -> Result<Vec<(Utf8PathBuf, String)>> {
+    let stem = options.migrations.join(format!("{}_{name}", found.next_version(start.now)?));
+    Ok(if found.habit.reversible {
         vec![(format!("{stem}.down.sql").into(), down), (format!("{stem}.up.sql").into(), up)]
     } else {
         vec![(format!("{stem}.sql").into(), up)]
-    }
+    })
 }
 
 fn emitted(path: &Utf8PathBuf, text: &str) -> Emitted {
     Emitted { file: path.clone(), digest: digest::of_text(text) }
-}
-
-/// The columns that migrations of the host's own added to our tables.
-fn additions(schema: &Schema, catalog: &Catalog) -> Vec<Addition> {
-    let mut additions = Vec::new();
-    for table in &schema.tables {
-        let Some(found) = catalog.table(&table.name) else { continue };
-        for column in found.columns.iter().filter(|column| table.column(&column.name).is_none()) {
-            additions.push(Addition {
-                table: table.name.clone(),
-                column: column.name.clone(),
-                definition: column.definition.clone(),
-            });
-        }
-    }
-    additions
-}
-
-/// Where tables are rebuilt, what refers to them from outside would be deleted with the old ones.
-fn refuse_keys_of_others(schema: &Schema, catalog: &Catalog) -> Result<()> {
-    let own = |name: &str| schema.tables.iter().any(|table| table.name.eq_ignore_ascii_case(name));
-    for table in &schema.tables {
-        if let Some(other) = catalog.referring(&table.name).find(|other| !own(&other.name)) {
-            return Err(Failure::decision(format!(
-                "the table `{}` has a foreign key to `{}`, which SQLite has to build anew: its rows would go with the old one",
-                other.name, table.name
-            ))
-            .help(format!(
-                "take that foreign key away in a migration of your own, run this again, and add it again afterwards; \
-                 or let `{}` refer to nothing",
-                other.name
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn with_underscore(subject: &str) -> String {

@@ -32,7 +32,7 @@ fn preconditions(schema: &Schema, database: Database) -> Option<String> {
 
 /// The foreign keys onto tables that are not ours.
 pub(super) fn foreign_keys_to_others(schema: &Schema) -> Vec<&ForeignKey> {
-    let own = |key: &&ForeignKey| schema.tables.iter().any(|table| table.name == key.table);
+    let own = |key: &&ForeignKey| key.schema.is_none() && schema.tables.iter().any(|table| table.name == key.table);
     schema.tables.iter().flat_map(|table| &table.foreign_keys).filter(|key| !own(key)).collect()
 }
 
@@ -72,9 +72,9 @@ fn create_table(table: &Table, database: Database) -> String {
 }
 
 /// The statement that makes a table, without its indexes. More columns may follow our own.
-pub(super) fn create_bare_table(table: &Table, more: &[&str], database: Database) -> String {
+pub(super) fn create_bare_table(table: &Table, more: &[String], database: Database) -> String {
     let mut lines: Vec<String> = table.columns.iter().map(|column| define(column, database)).collect();
-    lines.extend(more.iter().map(|&definition| definition.to_owned()));
+    lines.extend_from_slice(more);
     let named = |suffix: &str| database.constraint_name(&table.name, suffix);
     lines.push(format!("{}PRIMARY KEY ({})", named("pkey"), list(&table.primary_key, database)));
     lines.extend(table.unique.iter().map(|columns| format!("{}UNIQUE ({})", named("key"), list(columns, database))));

@@ -2,14 +2,17 @@
 //! row gets lost, neither up nor down: what cannot be carried over stops the migration before it has changed anything.
 
 mod backfill;
+mod host;
 mod path;
 mod postgres;
 mod script;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod valid;
 
 pub use backfill::check as check_backfill;
+pub use host::{additions, taken};
 
 use crate::database::Database;
 use crate::failure::{Failure, Result};
@@ -28,6 +31,8 @@ pub struct Wish<'a> {
     pub same_owner: bool,
     /// What the host added to our tables.
     pub additions: &'a [Addition],
+    /// The names of the host's own tables, views and indexes.
+    pub taken: &'a [String],
 }
 
 /// A column that a migration of the host's own added to one of our tables. `PostgreSQL` keeps it by itself; where a
@@ -38,6 +43,8 @@ pub struct Addition {
     pub column: String,
     /// As in `CREATE TABLE`.
     pub definition: String,
+    /// Its value is computed from other columns, so nothing is written to it.
+    pub generated: bool,
 }
 
 /// One migration, up and down.
@@ -49,6 +56,7 @@ pub struct Transition {
     kept: Vec<Vec<(String, String)>>,
     owner: OwnerChange,
     additions: Vec<Addition>,
+    taken: Vec<String>,
 }
 
 /// What happens to the owner.
@@ -72,34 +80,65 @@ enum Filling {
     Unknown,
 }
 
-/// Nothing if the tables are as they should be.
-///
-/// # Panics
-/// On a difference that no version has had so far: a table more or less, a column of another type, or a new one that
-/// needs a value.
+/// Nothing if the tables are as they should be. A difference that no version of the generator makes is refused: a table
+/// more or less, a column of another type, or a new one that needs a value.
 pub fn transition(old: &Schema, new: &Schema, wish: &Wish) -> Result<Option<Transition>> {
-    refuse_taken_names(old, new, wish.additions)?;
+    for schema in [old, new] {
+        valid::check(schema).map_err(|fault| unknown_tables(&fault))?;
+    }
+    if old.tables.len() != new.tables.len() {
+        return Err(unknown_tables(&format!("there are {} of them", old.tables.len())));
+    }
+    let new = &as_recorded(old, new);
+    refuse_taken_columns(old, new, wish.additions)?;
+    refuse_taken_names(old, new, wish.taken)?;
     let owner = OwnerChange::of(old, new, wish);
     let retired = retired_names(old, new, &owner, wish);
     let mut schema = new.clone();
     let mut kept = Vec::new();
-    assert_eq!(old.tables.len(), new.tables.len(), "a table more or less is not supported");
     for (before, table) in old.tables.iter().zip(&mut schema.tables) {
         let pairs = pairs(before, table, old.owner(), new.owner(), &owner, &retired);
-        check_columns(before, table, &pairs, new.owner());
-        let former = pairs.iter().filter(|(_, name)| table.column(name).is_none()).map(|(from, name)| Column {
-            name: name.clone(),
-            nullable: true,
-            default: None,
-            retired: true,
-            ..before.column(from).expect("what is kept was there").clone()
+        check_columns(before, table, &pairs, new.owner()).map_err(|fault| unknown_tables(&fault))?;
+        let former = pairs.iter().filter(|(_, name)| table.column(name).is_none()).filter_map(|(from, name)| {
+            let former = Column {
+                name: name.clone(),
+                nullable: true,
+                default: None,
+                retired: true,
+                kind: before.column(from)?.kind,
+            };
+            Some(former)
         });
         let former: Vec<_> = former.collect();
         table.columns.extend(former);
         kept.push(pairs);
     }
-    let transition = Transition { old: old.clone(), schema, kept, owner, additions: wish.additions.to_vec() };
+    let (additions, taken) = (wish.additions.to_vec(), wish.taken.to_vec());
+    let transition = Transition { old: old.clone(), schema, kept, owner, additions, taken };
     Ok(Some(transition).filter(Transition::changes_something))
+}
+
+/// What is recorded was edited by hand, or merged, or comes from another version.
+fn unknown_tables(fault: &str) -> Failure {
+    Failure::decision(format!("the recorded tables are not ones that this version can change: {fault}"))
+        .help("restore .sagents from version control, then run this again")
+}
+
+/// The new tables; a foreign key onto the same table as before is spelled as before, with the default schema or without.
+fn as_recorded(old: &Schema, new: &Schema) -> Schema {
+    let mut new = new.clone();
+    let place = |key: &ForeignKey| {
+        let default = Database::Postgres.default_schema();
+        (key.schema.clone().filter(|schema| Some(schema.as_str()) != default), key.table.clone())
+    };
+    for (before, now) in old.tables.iter().zip(&mut new.tables) {
+        for key in &mut now.foreign_keys {
+            if let Some(same) = before.foreign_keys.iter().find(|before| place(before) == place(key)) {
+                key.schema.clone_from(&same.schema);
+            }
+        }
+    }
+    new
 }
 
 impl Transition {
@@ -148,7 +187,7 @@ impl Transition {
             (_, Some(owner)) => Some(format!("The owner is {} again.", owner.name)),
             (_, None) => Some("There is no owner, again.".to_owned()),
         };
-        let additions: Vec<_> = self.additions.iter().map(|addition| self.moved(addition)).collect();
+        let additions = self.additions(database);
         render(about, &self.path_down(&additions), database)
     }
 
@@ -172,7 +211,7 @@ impl Transition {
             (OwnerChange::Stays | OwnerChange::Comes(_), _) => Owners::Same,
         };
         let kept = self.kept.iter().map(|pairs| borrowed(pairs)).collect();
-        Path::new(&self.old, &self.schema, kept, owners, &self.additions)
+        Path::new(&self.old, &self.schema, kept, owners, &self.additions, &self.taken)
     }
 
     fn path_down<'a>(&'a self, additions: &'a [Addition]) -> Path<'a> {
@@ -183,7 +222,7 @@ impl Transition {
         };
         let reverse = |(from, to)| (to, from);
         let kept = self.kept.iter().map(|pairs| borrowed(pairs).into_iter().map(reverse).collect()).collect();
-        Path::new(&self.schema, &self.old, kept, owners, additions)
+        Path::new(&self.schema, &self.old, kept, owners, additions, &self.taken)
     }
 
     fn changes_something(&self) -> bool {
@@ -200,11 +239,18 @@ impl Transition {
         self.owner != OwnerChange::Stays || bare(&self.old) != bare(&self.schema)
     }
 
-    /// Where a host's column is once this has run.
-    fn moved(&self, addition: &Addition) -> Addition {
-        let mut tables = self.old.tables.iter().zip(&self.schema.tables);
-        let table = tables.find(|(before, _)| before.name == addition.table).map(|(_, now)| now.name.clone());
-        Addition { table: table.unwrap_or_else(|| addition.table.clone()), ..addition.clone() }
+    /// The host's columns once this has run.
+    pub fn additions(&self, database: Database) -> Vec<Addition> {
+        let path = self.path_up();
+        let moved = |addition: &Addition| match path.tables.iter().find(|table| table.from.name == addition.table) {
+            Some(table) => Addition {
+                table: table.to.name.clone(),
+                definition: table.carried_definition(&addition.definition, database),
+                ..addition.clone()
+            },
+            None => addition.clone(),
+        };
+        self.additions.iter().map(moved).collect()
     }
 }
 
@@ -279,10 +325,17 @@ fn free_name(wanted: &str, taken: &[String]) -> String {
     let numbered = |number: usize| {
         let suffix = if number == 1 { String::new() } else { format!("_{number}") };
         let room = limit - suffix.len();
-        format!("{}{suffix}", wanted.chars().take(room).collect::<String>())
+        format!("{}{suffix}", cut(wanted, room))
     };
     let is_free = |name: &String| !taken.iter().any(|taken| taken.eq_ignore_ascii_case(name));
-    (1..=taken.len() + 1).map(numbered).find(is_free).expect("there are more numbers than names")
+    // There are more numbers than names.
+    (1..=taken.len() + 1).map(numbered).find(is_free).unwrap_or_else(|| wanted.to_owned())
+}
+
+/// The start of a text that has at most so many bytes.
+fn cut(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or_default()]
 }
 
 /// The columns of a table that stay, by their old and their new name.
@@ -311,22 +364,33 @@ fn pairs(
 }
 
 /// Differences that would need a value or a conversion have not been made so far.
-fn check_columns(before: &Table, now: &Table, pairs: &[(String, String)], owner: Option<&Column>) {
+fn check_columns(
+    before: &Table,
+    now: &Table,
+    pairs: &[(String, String)],
+    owner: Option<&Column>,
+) -> Result<(), String> {
     for column in &now.columns {
         let from = pairs.iter().find(|(_, name)| *name == column.name).and_then(|(from, _)| before.column(from));
         let is_owner = owner.is_some_and(|owner| owner.name == column.name);
         let (table, name) = (&now.name, &column.name);
         match from {
-            Some(from) => assert_eq!(from.kind, column.kind, "{table}.{name}: another type is not supported"),
-            None => assert!(
-                is_owner || column.nullable || column.default.is_some(),
-                "{table}.{name}: a new column that may not be empty needs a default"
-            ),
+            Some(from) if from.kind != column.kind => return Err(format!("`{name}` in `{table}` has another type")),
+            None if !is_owner && !column.nullable && column.default.is_none() => {
+                return Err(format!("`{name}` in `{table}` is missing, and has no default"));
+            }
+            Some(_) | None => {}
         }
+    }
+    let mut names: Vec<_> = pairs.iter().map(|(_, name)| name).collect();
+    names.sort();
+    match names.windows(2).find(|names| names[0] == names[1]) {
+        Some(names) => Err(format!("two columns of `{}` would be called `{}`", now.name, names[0])),
+        None => Ok(()),
     }
 }
 
-fn refuse_taken_names(old: &Schema, new: &Schema, additions: &[Addition]) -> Result<()> {
+fn refuse_taken_columns(old: &Schema, new: &Schema, additions: &[Addition]) -> Result<()> {
     for (before, now) in old.tables.iter().zip(&new.tables) {
         let of_table = |addition: &&Addition| addition.table == before.name;
         let is_ours = |addition: &&Addition| now.columns.iter().any(|c| c.name.eq_ignore_ascii_case(&addition.column));
@@ -338,6 +402,26 @@ fn refuse_taken_names(old: &Schema, new: &Schema, additions: &[Addition]) -> Res
         }
     }
     Ok(())
+}
+
+/// The new tables and indexes need names that nothing of the host's has.
+fn refuse_taken_names(old: &Schema, new: &Schema, taken: &[String]) -> Result<()> {
+    let names = |schema: &Schema| -> Vec<String> {
+        let of_table = |table: &Table| {
+            let indexes = table.indexes.iter().map(|index| index.name.clone());
+            indexes.chain([table.name.clone()]).collect::<Vec<_>>()
+        };
+        schema.tables.iter().flat_map(of_table).collect()
+    };
+    let before = names(old);
+    let is_taken = |name: &&String| taken.iter().any(|taken| taken.eq_ignore_ascii_case(name));
+    match names(new).iter().filter(|name| !before.contains(name)).find(is_taken) {
+        Some(name) => {
+            Err(Failure::decision(format!("your migrations make a `{name}` already, and so would this change"))
+                .help("choose other names with --table-prefix, or rename yours in a migration"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The prefix of the tables as a word for a file's name.

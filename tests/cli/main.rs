@@ -12,5 +12,6 @@ mod owners;
 mod refused;
 mod report;
 mod rerun;
+mod tables;
 mod transcript;
 mod update;

@@ -107,10 +107,23 @@ impl Paths {
             self.sagents(host, user, &["--drop-old-owner"]);
         });
         self.special("host_column", |host| {
-            let add = "ALTER TABLE sagents_conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0 CHECK (pinned >= 0);\n\
-                       ALTER TABLE sagents_display_messages ADD COLUMN note TEXT;\n";
-            host.write("migrations/0003_host.up.sql", add);
-            let drop = "ALTER TABLE sagents_conversations DROP COLUMN pinned;\n\
+            let label = match self.database {
+                Database::Sqlite => "AS (user_id || ' ' || pinned)",
+                Database::Postgres => "GENERATED ALWAYS AS (user_id::text || ' ' || pinned::text) STORED",
+            };
+            let add = format!(
+                "ALTER TABLE sagents_conversations ADD COLUMN pin INTEGER NOT NULL DEFAULT 0 CHECK (pin >= 0);\n\
+                 ALTER TABLE sagents_conversations RENAME COLUMN pin TO pinned;\n\
+                 ALTER TABLE sagents_conversations ADD COLUMN label TEXT {label};\n\
+                 ALTER TABLE sagents_display_messages ADD COLUMN note TEXT;\n\
+                 CREATE TABLE sagents_guard (id INTEGER);\n\
+                 CREATE TABLE sagents_conversations_new (id INTEGER);\n"
+            );
+            host.write("migrations/0003_host.up.sql", &add);
+            let drop = "DROP TABLE sagents_conversations_new;\n\
+                        DROP TABLE sagents_guard;\n\
+                        ALTER TABLE sagents_conversations DROP COLUMN label;\n\
+                        ALTER TABLE sagents_conversations DROP COLUMN pinned;\n\
                         ALTER TABLE sagents_display_messages DROP COLUMN note;\n";
             host.write("migrations/0003_host.down.sql", drop);
             let to_chat = Set { name: "", prefix: chat.prefix, owner: Set::find("team").owner };

@@ -1,9 +1,14 @@
 use chrono::TimeZone as _;
 
+use super::table::Column;
 use super::*;
 
 fn catalog(sql: &str) -> Catalog {
-    let mut catalog = Catalog::new(Database::Sqlite);
+    catalog_of(Database::Sqlite, sql)
+}
+
+fn catalog_of(database: Database, sql: &str) -> Catalog {
+    let mut catalog = Catalog::new(database);
     catalog.apply(sql);
     catalog
 }
@@ -12,18 +17,26 @@ fn catalog(sql: &str) -> Catalog {
 fn show(table: &Table) -> String {
     let column = |column: &Column| {
         let mut words = vec![column.name.as_str(), column.declared.as_str()];
-        words.extend(column.primary_key.then_some("pk"));
-        words.extend(column.unique.then_some("unique"));
+        let is_primary = table.primary_key().contains(&column.name);
+        words.extend(is_primary.then_some("pk"));
+        words.extend((!is_primary && table.single_keys().contains(&&*column.name)).then_some("unique"));
         words.retain(|word| !word.is_empty());
         words.join(" ")
     };
     let columns = table.columns.iter().map(column).collect::<Vec<_>>().join(", ");
-    let references = table.references.iter().fold(String::new(), |all, name| all + " -> " + name);
-    format!("{}({columns}){references}", table.name)
+    let references = table.references.iter().map(|reference| reference.to.to_string());
+    let parts = [format!("{}({columns})", table.name)].into_iter().chain(references);
+    parts.collect::<Vec<_>>().join(" -> ")
 }
 
 fn tables(sql: &str) -> Vec<String> {
-    catalog(sql).tables.values().map(show).collect()
+    tables_of(Database::Sqlite, sql)
+}
+
+fn tables_of(database: Database, sql: &str) -> Vec<String> {
+    let mut tables: Vec<_> = catalog_of(database, sql).tables.iter().map(show).collect();
+    tables.sort();
+    tables
 }
 
 fn directory(names: &[&str]) -> (tempfile::TempDir, Tree) {
@@ -44,7 +57,7 @@ fn migrations(names: &[&str]) -> Migrations {
 }
 
 fn next(names: &[&str]) -> String {
-    migrations(names).next_version(chrono::Utc.with_ymd_and_hms(2026, 3, 4, 5, 6, 7).unwrap())
+    migrations(names).next_version(chrono::Utc.with_ymd_and_hms(2026, 3, 4, 5, 6, 7).unwrap()).unwrap()
 }
 
 #[test]
@@ -84,7 +97,8 @@ fn versions_are_ordered_as_numbers_and_other_files_are_ignored() {
     let names = ["10_ten.sql", "9_nine.up.sql", "9_nine.down.sql", "README.md", "seed.sql", "11.sql", "12_x.txt"];
     let found = migrations(&names);
     assert_eq!(found.last, Some(10));
-    assert_eq!(found.catalog.tables.keys().collect::<Vec<_>>(), ["nine", "ten"]);
+    let names: Vec<_> = found.catalog.tables.iter().map(|table| table.name.to_string()).collect();
+    assert_eq!(names, ["nine", "ten"]);
 }
 
 #[test]
@@ -97,7 +111,7 @@ fn keys_and_references_are_found_at_columns_and_at_tables() {
         "users(id INTEGER pk, email TEXT unique)",
     ];
     assert_eq!(tables(sql), expected);
-    assert_eq!(catalog(sql).table("POSTS").unwrap().primary_key, ["user_id", "id"]);
+    assert_eq!(catalog(sql).table("POSTS").unwrap().primary_key(), ["user_id", "id"]);
 }
 
 #[test]
@@ -203,10 +217,169 @@ fn postgres_folds_what_is_not_quoted_and_knows_schemas() {
            CREATE TABLE public."Teams" ("Id" BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
            ALTER TABLE auth.users RENAME COLUMN ID TO Key;"#,
     );
-    let users = catalog.table("users").unwrap();
-    assert_eq!((users.name.as_str(), users.schema.as_deref()), ("users", Some("auth")));
-    assert_eq!(users.primary_key, ["key"]);
+    assert!(catalog.table("users").is_none());
+    let users = catalog.named("users")[0];
+    assert_eq!((users.name.to_string().as_str(), users.primary_key()), ("auth.users", &["key".to_owned()][..]));
     let teams = catalog.table("teams").unwrap();
-    assert_eq!((teams.name.as_str(), teams.schema.as_deref()), ("Teams", None));
-    assert_eq!((teams.primary_key.as_slice(), teams.columns[0].declared.as_str()), (&["Id".to_owned()][..], "BIGINT"));
+    assert_eq!((teams.name.to_string().as_str(), teams.primary_key()), ("Teams", &["Id".to_owned()][..]));
+    assert_eq!(teams.columns[0].declared, "BIGINT");
+}
+
+#[test]
+fn a_name_of_postgres_means_the_table_along_the_search_path() {
+    let found = |sql: &str| tables_of(Database::Postgres, sql).join(", ");
+    let users = "CREATE TABLE users (id INT PRIMARY KEY); CREATE TABLE audit.users (key INT PRIMARY KEY);";
+    for (sql, expected) in [
+        ("DROP TABLE IF EXISTS legacy.users", "audit.users(key INT pk), users(id INT pk)"),
+        ("DROP TABLE users", "audit.users(key INT pk)"),
+        ("DROP TABLE public.users", "audit.users(key INT pk)"),
+        ("DROP TABLE audit.users", "users(id INT pk)"),
+        ("DROP SCHEMA audit CASCADE", "users(id INT pk)"),
+        ("ALTER SCHEMA audit RENAME TO log", "log.users(key INT pk), users(id INT pk)"),
+        ("ALTER TABLE users SET SCHEMA crm", "audit.users(key INT pk), crm.users(id INT pk)"),
+        ("ALTER TABLE IF EXISTS ONLY audit.users SET SCHEMA crm", "crm.users(key INT pk), users(id INT pk)"),
+        ("ALTER TABLE audit.users RENAME TO people", "audit.people(key INT pk), users(id INT pk)"),
+        ("ALTER TABLE audit.users RENAME COLUMN key TO no", "audit.users(no INT pk), users(id INT pk)"),
+        ("CREATE TABLE IF NOT EXISTS audit.users (x INT)", "audit.users(key INT pk), users(id INT pk)"),
+        ("SET search_path TO audit, public; DROP TABLE users", "users(id INT pk)"),
+        ("SET search_path TO crm, audit; DROP TABLE users", "users(id INT pk)"),
+        ("SET LOCAL search_path = 'audit'; DROP TABLE users", "users(id INT pk)"),
+        ("SET SCHEMA 'audit'; DROP TABLE users", "users(id INT pk)"),
+        ("SET search_path TO \"$user\", public; DROP TABLE users", "audit.users(key INT pk)"),
+        ("SET search_path TO audit; RESET search_path; DROP TABLE users", "audit.users(key INT pk)"),
+        ("SET search_path TO audit; SET search_path TO DEFAULT; DROP TABLE users", "audit.users(key INT pk)"),
+        ("CREATE TEMP TABLE users (id INT); DROP TABLE users", "audit.users(key INT pk), users(id INT pk)"),
+        ("DROP TABLE pg_temp.users", "audit.users(key INT pk), users(id INT pk)"),
+        (
+            "SET search_path TO crm; CREATE TABLE t (u INT REFERENCES users, v INT REFERENCES public.users)",
+            "audit.users(key INT pk), crm.t(u INT, v INT) -> crm.users -> users, users(id INT pk)",
+        ),
+    ] {
+        assert_eq!(found(&format!("{users} {sql};")), expected, "{sql}");
+    }
+    let mut catalog = catalog_of(Database::Postgres, "SET search_path TO audit;");
+    catalog.apply("CREATE TABLE users (id INT);");
+    assert!(catalog.table("users").is_some(), "the search path ends with the migration that set it");
+}
+
+#[test]
+fn references_of_postgres_follow_a_table_and_go_with_it() {
+    let sql = "CREATE TABLE users (id INT PRIMARY KEY); CREATE TABLE posts (u INT REFERENCES users);";
+    let found = |then: &str| tables_of(Database::Postgres, &format!("{sql} {then};"))[0].clone();
+    assert_eq!(found("ALTER TABLE users SET SCHEMA crm"), "crm.users(id INT pk)");
+    assert!(
+        tables_of(Database::Postgres, &format!("{sql} ALTER TABLE users SET SCHEMA crm;"))[1].ends_with("-> crm.users")
+    );
+    let renamed = "CREATE TABLE users (id INT PRIMARY KEY); CREATE TABLE posts (u INT REFERENCES users (id));
+        ALTER TABLE users RENAME COLUMN id TO key;";
+    let renamed = catalog_of(Database::Postgres, renamed);
+    assert_eq!(renamed.referring("users").map(|(_, key)| key.to_columns.join(" ")).collect::<Vec<_>>(), ["key"]);
+    assert_eq!(found("DROP TABLE users CASCADE"), "posts(u INT)");
+    assert_eq!(found("ALTER TABLE posts DROP CONSTRAINT posts_u_fkey"), "posts(u INT)");
+}
+
+#[test]
+fn tables_of_sqlite_are_in_one_place_or_temporary() {
+    let sql =
+        "CREATE TABLE main.users (id INTEGER PRIMARY KEY); CREATE TABLE temp.users (id TEXT); DROP TABLE TEMP.users;
+        ALTER TABLE temp.users RENAME TO gone; CREATE TABLE Temp.other (id TEXT);";
+    assert_eq!(tables(sql), ["users(id INTEGER pk)"]);
+    assert_eq!(tables("CREATE TABLE t (id INT); DROP SCHEMA s CASCADE; ALTER SCHEMA s RENAME TO r;"), ["t(id INT)"]);
+}
+
+#[test]
+fn the_keys_that_a_foreign_key_can_name_are_known() {
+    let keys = |sql: &str| catalog_of(Database::Postgres, sql).table("t").unwrap().single_keys().join(" ");
+    for (sql, expected) in [
+        ("CREATE TABLE t (a INT, b INT, PRIMARY KEY (a, b), UNIQUE (b))", "b"),
+        ("CREATE TABLE t (a INT UNIQUE, b INT PRIMARY KEY)", "b a"),
+        ("CREATE TABLE t (a INT PRIMARY KEY DEFERRABLE, b INT UNIQUE NOT DEFERRABLE)", "b"),
+        ("CREATE TABLE t (a INT, UNIQUE (a) INITIALLY DEFERRED)", ""),
+        ("CREATE TABLE t (a INT); ALTER TABLE t ADD UNIQUE (a) DEFERRABLE", ""),
+        ("CREATE TABLE t (a INT PRIMARY KEY); ALTER TABLE t DROP CONSTRAINT t_pkey", ""),
+        ("CREATE TABLE t (a INT UNIQUE); ALTER TABLE t DROP CONSTRAINT t_a_key", ""),
+        ("CREATE TABLE t (a INT CONSTRAINT one UNIQUE); ALTER TABLE t DROP CONSTRAINT one", ""),
+        (
+            "CREATE TABLE t (a INT UNIQUE); ALTER TABLE t RENAME TO u; ALTER TABLE u RENAME TO t; \
+          ALTER TABLE t RENAME CONSTRAINT t_a_key TO k; ALTER TABLE t DROP CONSTRAINT k",
+            "",
+        ),
+        ("CREATE TABLE t (a INT); CREATE UNIQUE INDEX i ON t (a)", "a"),
+        ("CREATE TABLE t (a INT); CREATE UNIQUE INDEX i ON t (a); DROP INDEX i", ""),
+        ("CREATE TABLE t (a INT); CREATE UNIQUE INDEX i ON t (a); DROP INDEX other.i", "a"),
+        ("CREATE TABLE t (a INT); CREATE UNIQUE INDEX i ON t (a); ALTER INDEX i RENAME TO j; DROP INDEX j", ""),
+        ("CREATE TABLE t (a INT); CREATE UNIQUE INDEX i ON t (a) WHERE a > 0", ""),
+        ("CREATE TABLE t (a INT); CREATE UNIQUE INDEX i ON t (abs(a))", ""),
+        ("CREATE TABLE t (a INT); CREATE INDEX i ON t (a)", ""),
+        (
+            "CREATE TABLE t (a INT); CREATE UNIQUE INDEX ON t (a); ALTER TABLE t ADD PRIMARY KEY USING INDEX t_a_idx",
+            "a",
+        ),
+        ("CREATE TABLE t (a INT UNIQUE); ALTER TABLE t DROP COLUMN a", ""),
+        ("CREATE TABLE t (a INT UNIQUE); ALTER TABLE t RENAME COLUMN a TO b", "b"),
+        ("CREATE UNLOGGED TABLE t (a INT PRIMARY KEY)", ""),
+        ("CREATE UNLOGGED TABLE t (a INT PRIMARY KEY); ALTER TABLE t SET LOGGED", "a"),
+        ("CREATE TABLE t (a INT PRIMARY KEY); ALTER TABLE t SET UNLOGGED", ""),
+    ] {
+        assert_eq!(keys(sql), expected, "{sql}");
+    }
+}
+
+#[test]
+fn comments_of_postgres_nest_and_those_of_sqlite_do_not() {
+    let sql = "/* /* */ CREATE TABLE a (id INT); */ CREATE TABLE b (id /* /* */, */ INT); -- CREATE TABLE c (id INT);";
+    assert_eq!(tables_of(Database::Postgres, sql), ["b(id INT)"]);
+    assert_eq!(tables("/* /* */ CREATE TABLE a (id INT); /* CREATE TABLE b (id INT);"), ["a(id INT)"]);
+}
+
+#[test]
+fn the_definition_of_a_column_follows_its_changes() {
+    let definitions = |database, sql: &str| {
+        let catalog = catalog_of(database, sql);
+        catalog.table("t").unwrap().columns.iter().map(Column::definition).collect::<Vec<_>>().join(", ")
+    };
+    let sql = "CREATE TABLE t (date DATE CHECK (date > CAST('1' AS date) AND t.date < date(date)), \
+               y INT GENERATED ALWAYS AS (date * 2) STORED, z TEXT AS ('date' || \"Date\")); \
+               ALTER TABLE t RENAME COLUMN date TO \"on\"; ALTER TABLE t RENAME y TO w;";
+    assert_eq!(
+        definitions(Database::Sqlite, sql),
+        "\"on\" DATE CHECK (\"on\" > CAST('1' AS DATE) AND t.\"on\" < date(\"on\")), \
+         w INT GENERATED ALWAYS AS (\"on\" * 2) STORED, z TEXT AS ('date' || \"on\")"
+    );
+    let sql = "CREATE TABLE t (a INT, b INT REFERENCES s.u (a) CHECK (b > a), c INT REFERENCES u (a)); \
+               ALTER TABLE t RENAME a TO x;";
+    for database in [Database::Sqlite, Database::Postgres] {
+        let expected = "x INT, b INT REFERENCES s.u (a) CHECK (b > x), c INT REFERENCES u (a)";
+        assert_eq!(definitions(database, sql), expected);
+    }
+    let sql = "CREATE TABLE t (a INT DEFAULT 1); ALTER TABLE t ALTER a TYPE bigint, ALTER a SET DEFAULT 2, ALTER a SET NOT NULL;";
+    assert_eq!(definitions(Database::Postgres, sql), "a BIGINT DEFAULT 2 NOT NULL");
+    let sql = format!("{sql} ALTER TABLE t ALTER a DROP NOT NULL, ALTER a DROP DEFAULT;");
+    assert_eq!(definitions(Database::Postgres, &sql), "a BIGINT");
+}
+
+#[test]
+fn what_is_on_a_table_is_known() {
+    let sql = "CREATE TABLE t (a INT); CREATE INDEX i ON t (a); CREATE INDEX j ON t (a); DROP INDEX j;
+        CREATE TRIGGER one AFTER UPDATE OF a ON t BEGIN DELETE FROM x; END;
+        CREATE TEMP TRIGGER two AFTER UPDATE ON t BEGIN DELETE FROM x; END;
+        CREATE TRIGGER IF NOT EXISTS three INSTEAD OF INSERT ON \"t\" BEGIN DELETE FROM x; END; DROP TRIGGER three;
+        CREATE VIEW v AS SELECT a FROM t; CREATE VIEW w AS SELECT 1; CREATE VIEW x AS SELECT * FROM t; DROP VIEW x;
+        ALTER TABLE t RENAME TO u;";
+    let catalog = catalog(sql);
+    let table = catalog.table("u").unwrap();
+    assert_eq!((table.indexes().collect::<Vec<_>>(), table.triggers.join(" ")), (vec!["i"], "one".to_owned()));
+    assert_eq!(catalog.views_with(&["u", "A"]).map(ToString::to_string).collect::<Vec<_>>(), ["v"]);
+    assert_eq!(catalog.taken(), ["u", "v", "w", "i"]);
+}
+
+#[test]
+fn after_the_last_version_there_is_none() {
+    let found = migrations(&["9223372036854775807_a.sql"]);
+    let refused = found.next_version(chrono::Utc.with_ymd_and_hms(2026, 3, 4, 5, 6, 7).unwrap()).unwrap_err();
+    insta::assert_snapshot!(refused, @r"
+    9223372036854775807_a.sql has the largest version that there is, so none can follow
+    help: give that migration a smaller version, or name another directory with --migrations
+    ");
+    assert_eq!(next(&["9223372036854775806_a.sql"]), "9223372036854775807");
 }

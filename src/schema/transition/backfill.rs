@@ -14,7 +14,7 @@ use sqlparser::tokenizer::{Location, Token, Tokenizer, Whitespace};
 
 use crate::database::Database;
 use crate::failure::{Failure, Result};
-use crate::host::migrations::Catalog;
+use crate::host::migrations::{Catalog, TableName};
 use crate::names;
 use crate::schema::Table;
 
@@ -187,9 +187,10 @@ impl<'a> Reader<'a> {
     fn source(&self, factor: &TableFactor) -> Vec<Source<'a>> {
         match factor {
             TableFactor::Table { name, alias, args: None, .. } => {
-                let table = name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.clone());
-                let table = table.unwrap_or_default();
-                let known = self.catalog.table(&table);
+                let mut parts = name.0.iter().rev().filter_map(|part| part.as_ident()).map(|ident| ident.value.clone());
+                let table = parts.next().unwrap_or_default();
+                let schema = parts.next().filter(|schema| !["public", "main"].contains(&schema.as_str()));
+                let known = self.catalog.find(&TableName { schema, table: table.clone() });
                 let known = known.map(|table| table.columns.iter().map(|column| column.name.as_str()).collect());
                 let own = table.eq_ignore_ascii_case(&self.conversations.name);
                 let own = own.then(|| self.conversations.columns.iter().map(|column| column.name.as_str()).collect());

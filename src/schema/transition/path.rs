@@ -3,6 +3,7 @@
 
 use super::{Addition, Filling};
 use crate::database::Database;
+use crate::host::migrations::rename_columns;
 use crate::schema::{Column, ForeignKey, Index, Schema, Table};
 
 pub(super) struct Path<'a> {
@@ -10,6 +11,8 @@ pub(super) struct Path<'a> {
     pub tables: Vec<TablePath<'a>>,
     pub owners: Owners<'a>,
     pub additions: &'a [Addition],
+    /// Names that something of the host's has.
+    taken: &'a [String],
 }
 
 pub(super) struct TablePath<'a> {
@@ -48,10 +51,11 @@ impl<'a> Path<'a> {
         kept: Vec<Vec<(&'a str, &'a str)>>,
         owners: Owners<'a>,
         additions: &'a [Addition],
+        taken: &'a [String],
     ) -> Self {
         let tables = from.tables.iter().zip(&to.tables).zip(kept);
         let tables = tables.map(|((from, to), kept)| TablePath { from, to, kept }).collect();
-        Self { tables, owners, additions }
+        Self { tables, owners, additions, taken }
     }
 
     /// The conversations, whose key all the others refer to.
@@ -65,8 +69,16 @@ impl<'a> Path<'a> {
 
     /// A name for the new owner's column while the old columns are still there: one that no backfill means by mistake.
     pub fn staging(&self) -> String {
-        let taken: Vec<_> = self.tables.iter().flat_map(|table| &table.from.columns).map(|c| c.name.clone()).collect();
+        let ours = self.tables.iter().flat_map(|table| &table.from.columns).map(|column| &column.name);
+        let taken: Vec<_> = ours.chain(self.additions.iter().map(|addition| &addition.column)).cloned().collect();
         super::free_name("sagents_new_owner", &taken)
+    }
+
+    /// A name for a table that is there only during the migration.
+    pub fn transient_name(&self, wanted: &str) -> String {
+        let ours = self.tables.iter().flat_map(|table| [&table.from.name, &table.to.name]);
+        let taken: Vec<_> = ours.chain(self.taken).cloned().collect();
+        super::free_name(wanted, &taken)
     }
 
     /// Which column of the old conversations holds the owner that they will have, if that is another one than now.
@@ -74,10 +86,8 @@ impl<'a> Path<'a> {
         match self.owners {
             Owners::Same | Owners::Dropped => None,
             Owners::Filled { .. } => Some(self.staging()),
-            Owners::Restored { column } => {
-                let from = self.conversations().origin(&column.name);
-                Some(from.expect("a former owner stays until it is dropped").to_owned())
-            }
+            // A former owner stays until it is dropped.
+            Owners::Restored { column } => self.conversations().origin(&column.name).map(str::to_owned),
         }
     }
 
@@ -110,7 +120,8 @@ impl<'a> Path<'a> {
 
     /// Foreign keys onto tables that are not ours, among those that have to be made.
     pub fn foreign_keys_to_others(&self) -> Vec<&'a ForeignKey> {
-        let own = |key: &&ForeignKey| self.tables.iter().any(|table| table.to.name == key.table);
+        let own =
+            |key: &&ForeignKey| key.schema.is_none() && self.tables.iter().any(|table| table.to.name == key.table);
         let added = self.tables.iter().flat_map(|table| self.foreign_keys_added(table));
         added.filter(|key| !own(key)).collect()
     }
@@ -118,9 +129,8 @@ impl<'a> Path<'a> {
     /// How a `child` finds its `conversation`, by the keys that they have before the change.
     pub fn join(&self, child: &TablePath, database: Database) -> String {
         let conversations = &self.conversations().from.name;
-        let key = child.from.foreign_keys.iter().find(|key| key.table == *conversations);
-        let key = key.expect("all but the conversations belong to one");
-        let pairs = key.references.iter().zip(&key.columns);
+        let keys = child.from.foreign_keys.iter().filter(|key| key.schema.is_none() && key.table == *conversations);
+        let pairs = keys.take(1).flat_map(|key| key.references.iter().zip(&key.columns));
         let equal = |(parent, column): (&String, &String)| {
             format!("conversation.{} = child.{}", database.quote(parent), database.quote(column))
         };
@@ -229,7 +239,8 @@ impl<'a> TablePath<'a> {
         let mut ordered = Vec::new();
         while !pending.is_empty() {
             let is_free = |(_, to): &(&str, &str)| !pending.iter().any(|(from, _)| from == to);
-            let next = pending.iter().position(is_free).expect("no two columns change names with each other");
+            // No two columns change names with each other: what a column is renamed to is free, or becomes so.
+            let next = pending.iter().position(is_free).unwrap_or_default();
             ordered.push(pending.remove(next));
         }
         ordered
@@ -238,6 +249,15 @@ impl<'a> TablePath<'a> {
     /// Columns by their new names; nothing if one of them goes.
     pub fn carried(&self, columns: &[String]) -> Option<Vec<String>> {
         columns.iter().map(|column| self.arrival(column).map(str::to_owned)).collect()
+    }
+
+    /// The definition of a host's column, with our columns by their new names.
+    pub fn carried_definition(&self, definition: &str, database: Database) -> String {
+        let renamed = |name: &str| {
+            let same = |(from, to): &&(&str, &str)| from != to && database.same_name(from, name);
+            self.kept.iter().find(same).map(|(_, to)| database.quote(to))
+        };
+        rename_columns(definition, database, renamed)
     }
 
     pub fn primary_key_stays(&self) -> bool {

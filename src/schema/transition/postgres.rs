@@ -231,10 +231,14 @@ fn check_names(table: &Table) -> Vec<(String, &str)> {
         let words = words(check);
         let mut columns = table.columns.iter().filter(|column| words.contains(&column.name.as_str()));
         let column = columns.next().filter(|_| columns.next().is_none()).map(|column| column.name.as_str());
-        let numbers = std::iter::once(String::new()).chain((1..).map(|number: u32| number.to_string()));
-        let mut candidates = numbers.map(|number| object_name(&table.name, column, &format!("check{number}")));
-        let name = candidates.find(|name| !names.iter().any(|(taken, _)| taken == name));
-        names.push((name.expect("there are more numbers than checks"), check));
+        let candidate = |number: usize| {
+            let number = if number == 0 { String::new() } else { number.to_string() };
+            object_name(&table.name, column, &format!("check{number}"))
+        };
+        let is_free = |name: &String| !names.iter().any(|(taken, _)| taken == name);
+        // There are more numbers than checks.
+        let name = (0..=names.len()).map(candidate).find(is_free).unwrap_or_default();
+        names.push((name, check));
     }
     names
 }
@@ -254,7 +258,7 @@ fn object_name(table: &str, column: Option<&str>, label: &str) -> String {
     while first + second > room {
         if first > second { first -= 1 } else { second -= 1 }
     }
-    let parts = [&table[..first], &column[..second], label];
+    let parts = [super::cut(table, first), super::cut(column, second), label];
     parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join("_")
 }
 

@@ -87,21 +87,22 @@ fn change_in_place(path: &Path, script: &mut Script) {
 
 fn build_anew(path: &Path, script: &mut Script) {
     for guard in strangers(path) {
-        stop_if(Some(guard), script);
+        stop_if(path, Some(guard), script);
     }
     find_owners(path, script);
     for guard in missing_owners(path) {
-        stop_if(Some(guard), script);
+        stop_if(path, Some(guard), script);
     }
     let create = |table: &TablePath| {
-        let more: Vec<_> = added_by_host(path, table).map(|addition| addition.definition.as_str()).collect();
+        let more = added_by_host(path, table).map(|addition| &addition.definition);
+        let more: Vec<_> = more.map(|definition| table.carried_definition(definition, DATABASE)).collect();
         sql::create_bare_table(&under_new_name(path, table.to), &more, DATABASE)
     };
     script.step("The new tables, beside the old ones.", path.tables.iter().map(create));
     script.step("Every row is copied, parents first.", path.tables.iter().map(|table| copy(path, table)));
     let drop = |table: &TablePath| format!("DROP TABLE {};", quote(&table.from.name));
     script.step("The old tables go, children first.", path.tables.iter().rev().map(drop));
-    let rename = |table: &TablePath| rename_table(&temporary(&table.to.name), &table.to.name);
+    let rename = |table: &TablePath| rename_table(&temporary(path, &table.to.name), &table.to.name);
     script.step("The new tables take their names; foreign keys follow.", path.tables.iter().map(rename));
     let indexes = path
         .tables
@@ -167,8 +168,8 @@ fn find_owners(path: &Path, script: &mut Script) {
             .map(|expression| format!("UPDATE {conversations} AS {} SET {column} = {expression};", backfill::ROW));
         script.step(&format!("Every conversation gets its {}.", owner.name), [add].into_iter().chain(update));
     }
-    stop_if(path.empty_owner_guard(DATABASE), script);
-    stop_if(path.same_key_guard(DATABASE), script);
+    stop_if(path, path.empty_owner_guard(DATABASE), script);
+    stop_if(path, path.same_key_guard(DATABASE), script);
 }
 
 /// An owner that is not there is told by name; the foreign key alone would only say that it failed.
@@ -218,7 +219,8 @@ fn copy(path: &Path, table: &TablePath) -> String {
             (_, None) => {}
         }
     }
-    copied.extend(added_by_host(path, table).map(|addition| (quote(&addition.column), of_row(&addition.column))));
+    let stored = added_by_host(path, table).filter(|addition| !addition.generated);
+    copied.extend(stored.map(|addition| (quote(&addition.column), of_row(&addition.column))));
     let (targets, sources): (Vec<_>, Vec<_>) = copied.into_iter().unzip();
     let from = if follows {
         // A row without a conversation is refused by its key, rather than left out.
@@ -233,7 +235,7 @@ fn copy(path: &Path, table: &TablePath) -> String {
     };
     format!(
         "INSERT INTO {}\n    ({})\n    SELECT {}\n    FROM {from};",
-        quote(&temporary(&table.to.name)),
+        quote(&temporary(path, &table.to.name)),
         targets.join(", "),
         sources.join(", ")
     )
@@ -246,18 +248,18 @@ fn added_by_host<'a>(path: &Path<'a>, table: &TablePath<'a>) -> impl Iterator<It
 
 /// The table under its temporary name, with foreign keys onto the others under theirs.
 fn under_new_name(path: &Path, table: &Table) -> Table {
-    let mut table = Table { name: temporary(&table.name), ..table.clone() };
+    let mut table = Table { name: temporary(path, &table.name), ..table.clone() };
     for key in &mut table.foreign_keys {
-        if path.tables.iter().any(|own| own.to.name == key.table) {
-            key.table = temporary(&key.table);
+        if key.schema.is_none() && path.tables.iter().any(|own| own.to.name == key.table) {
+            key.table = temporary(path, &key.table);
         }
     }
     table
 }
 
 /// Also where the final name is free: a rename finds views and triggers that the old tables leave behind, and stops.
-fn temporary(table: &str) -> String {
-    format!("{table}_new")
+fn temporary(path: &Path, table: &str) -> String {
+    path.transient_name(&format!("{table}_new"))
 }
 
 fn rename_table(from: &str, to: &str) -> String {
@@ -265,9 +267,9 @@ fn rename_table(from: &str, to: &str) -> String {
 }
 
 /// Nothing raises an error here but a constraint, whose name is then the message.
-fn stop_if(guard: Option<Guard>, script: &mut Script) {
+fn stop_if(path: &Path, guard: Option<Guard>, script: &mut Script) {
     if let Some(Guard { about, message, query }) = guard {
-        let table = quote("sagents_guard");
+        let table = quote(&path.transient_name("sagents_guard"));
         script.step(
             &about,
             [

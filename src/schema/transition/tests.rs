@@ -841,6 +841,21 @@ fn what_a_newer_generator_adds_is_added() {
 }
 
 #[test]
+fn what_a_host_has_on_tables_is_no_obstacle_to_a_change_in_place() {
+    let mut older = user();
+    older.tables[2].columns.retain(|column| column.name != "metadata");
+    let transition = change(&older, &user(), same_owner());
+    assert!(transition.builds_anew(Database::Sqlite), "on the way back");
+    for database in BOTH {
+        let mut catalog = Catalog::new(database);
+        catalog.apply(&sql::create(&older, database));
+        catalog.apply("CREATE INDEX host ON sagents_display_messages (content);");
+        catalog.apply("CREATE VIEW host_view AS SELECT * FROM sagents_display_messages;");
+        transition.refuse_obstacles(&catalog, database).unwrap();
+    }
+}
+
+#[test]
 fn what_a_newer_generator_makes_stricter_is_made_so() {
     let mut older = user();
     let messages = &mut older.tables[2];
@@ -897,12 +912,14 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
 }
 
 #[test]
-#[should_panic(expected = "sagents_agent_states.shape: a new column that may not be empty needs a default")]
 fn a_new_column_needs_a_value() {
     let mut newer = user();
     let shape = Column { name: "shape".to_owned(), ..newer.tables[1].columns[2].clone() };
     newer.tables[1].columns.push(shape);
-    let _ = transition(&user(), &newer, &same_owner());
+    insta::assert_snapshot!(transition_error(&user(), &newer, &same_owner()), @r"
+    the recorded tables are not ones that this version can change: `shape` in `sagents_agent_states` is missing, and has no default
+    help: restore .sagents from version control, then run this again
+    ");
 }
 
 #[test]
@@ -911,6 +928,7 @@ fn columns_of_the_host_are_carried_along() {
         table: "sagents_conversations".to_owned(),
         column: "pinned".to_owned(),
         definition: "pinned INTEGER NOT NULL DEFAULT 0".to_owned(),
+        generated: false,
     }];
     let chat = tables("chat_", Some(("team_id", Kind::Uuid, Some("teams"))));
     let transition = change(&user(), &chat, Wish { additions: &additions, ..backfill(BACKFILL) });
@@ -925,6 +943,37 @@ fn columns_of_the_host_are_carried_along() {
     the table `sagents_conversations` has a column `Team_Id` of your own, and would get one of that name
     help: rename or drop yours in a migration, or choose another name with --owner-field
     "#);
+}
+
+/// The name of the old owner's column is needed for the new one, also in what the host computes from it.
+#[test]
+fn a_computed_column_of_the_host_is_made_again_but_not_copied() {
+    let additions = [Addition {
+        table: "sagents_conversations".to_owned(),
+        column: "label".to_owned(),
+        definition: "label TEXT GENERATED ALWAYS AS (user_id || title) VIRTUAL".to_owned(),
+        generated: true,
+    }];
+    let person = tables("sagents_", Some(("user_id", Kind::Uuid, Some("people"))));
+    let transition = change(&user(), &person, Wish { additions: &additions, ..backfill("1") });
+    let (up, down) = (transition.up(Database::Sqlite), transition.down(Database::Sqlite));
+    assert!(up.contains("    label TEXT GENERATED ALWAYS AS (\"old_user_id\" || title) VIRTUAL,\n"), "{up}");
+    assert!(down.contains("    label TEXT GENERATED ALWAYS AS (\"user_id\" || title) VIRTUAL,\n"), "{down}");
+    assert!(!up.contains("\"label\"") && !down.contains("\"label\""), "{up}{down}");
+}
+
+#[test]
+fn the_default_schema_may_be_named_or_not() {
+    let mut named = user();
+    named.tables[0].foreign_keys[0].schema = Some("public".to_owned());
+    let mut elsewhere = user();
+    elsewhere.tables[0].foreign_keys[0].schema = Some("audit".to_owned());
+    assert!(transition(&user(), &named, &same_owner()).unwrap().is_none());
+    assert!(transition(&named, &user(), &same_owner()).unwrap().is_none());
+    assert_eq!(change(&user(), &elsewhere, same_owner()).name(), "change_sagents_owner_table");
+    let chat = tables("chat_", Some(("user_id", Kind::BigInteger, Some("users"))));
+    let renamed = change(&named, &chat, same_owner()).up(Database::Postgres);
+    assert!(!renamed.contains("DROP CONSTRAINT"), "{renamed}");
 }
 
 fn transition_error(old: &Schema, new: &Schema, wish: &Wish) -> String {
@@ -985,4 +1034,188 @@ fn a_recorded_schema_keeps_its_former_owners() {
     assert_eq!(json.matches("\"retired\":true").count(), 3);
     assert!(!json.contains("\"retired\":false"));
     assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), there);
+}
+
+/// What somebody may make of a recorded schema by hand.
+mod edited {
+    use proptest::prelude::*;
+    use proptest::sample::{Index as Place, select};
+
+    use super::*;
+    use crate::schema::{ForeignKey, IndexColumn};
+
+    #[derive(Debug, Clone)]
+    enum Edit {
+        RenameTable(Place, &'static str),
+        DropTable(Place),
+        RepeatTable(Place),
+        RenameColumn(Place, Place, &'static str),
+        DropColumn(Place, Place),
+        RepeatColumn(Place, Place),
+        Kind(Place, Place, Kind),
+        Nullable(Place, Place),
+        Default(Place, Place),
+        Retire(Place, Place),
+        Key(Place, Vec<&'static str>),
+        Unique(Place, Option<Vec<&'static str>>),
+        References(Place, Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)>),
+        Check(Place, &'static str),
+        Index(Place, &'static str, Vec<&'static str>),
+        Cluster(Place),
+    }
+
+    const NAMES: &[&str] = &[
+        "",
+        "id",
+        "ID",
+        "user_id",
+        "team_id",
+        "old_user_id",
+        "conversation_id",
+        "title",
+        "users",
+        "sagents_conversations",
+        "sagents_conversations_new",
+        "chat_agent_states",
+        "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
+        "\"; DROP TABLE users; --",
+        "\0",
+    ];
+
+    fn edit() -> impl Strategy<Value = Edit> {
+        let (place, name) = (any::<Place>, || select(NAMES));
+        let names = || proptest::collection::vec(select(NAMES), 0..4);
+        let kind = select(&[Kind::Boolean, Kind::BigInteger, Kind::Uuid, Kind::Text, Kind::Time][..]);
+        prop_oneof![
+            (place(), name()).prop_map(|(t, name)| Edit::RenameTable(t, name)),
+            place().prop_map(Edit::DropTable),
+            place().prop_map(Edit::RepeatTable),
+            (place(), place(), name()).prop_map(|(t, c, name)| Edit::RenameColumn(t, c, name)),
+            (place(), place()).prop_map(|(t, c)| Edit::DropColumn(t, c)),
+            (place(), place()).prop_map(|(t, c)| Edit::RepeatColumn(t, c)),
+            (place(), place(), kind).prop_map(|(t, c, kind)| Edit::Kind(t, c, kind)),
+            (place(), place()).prop_map(|(t, c)| Edit::Nullable(t, c)),
+            (place(), place()).prop_map(|(t, c)| Edit::Default(t, c)),
+            (place(), place()).prop_map(|(t, c)| Edit::Retire(t, c)),
+            (place(), names()).prop_map(|(t, names)| Edit::Key(t, names)),
+            (place(), proptest::option::of(names())).prop_map(|(t, names)| Edit::Unique(t, names)),
+            (place(), proptest::collection::vec((name(), names(), names()), 0..3))
+                .prop_map(|(t, keys)| Edit::References(t, keys)),
+            (place(), name()).prop_map(|(t, name)| Edit::Check(t, name)),
+            (place(), name(), names()).prop_map(|(t, name, names)| Edit::Index(t, name, names)),
+            place().prop_map(Edit::Cluster),
+        ]
+    }
+
+    /// One that the generator makes, and what comes of it by a few edits.
+    fn edited() -> impl Strategy<Value = Schema> {
+        let made = [
+            user(),
+            team(),
+            none(),
+            tables("chat_", Some(("user_id", Kind::BigInteger, Some("users")))),
+            tables("", Some(("title_id", Kind::Text, None))),
+            changed(&user(), &team(), backfill(BACKFILL)),
+            changed(&user(), &none(), Wish::default()),
+        ];
+        let edits = proptest::collection::vec(edit(), 0..4);
+        (proptest::sample::select(made.to_vec()), edits).prop_map(|(schema, edits)| edits.iter().fold(schema, apply))
+    }
+
+    fn apply(mut schema: Schema, edit: &Edit) -> Schema {
+        use Edit::*;
+        let (RenameTable(t, _)
+        | DropTable(t)
+        | RepeatTable(t)
+        | RenameColumn(t, ..)
+        | DropColumn(t, _)
+        | RepeatColumn(t, _)
+        | Kind(t, ..)
+        | Nullable(t, _)
+        | Default(t, _)
+        | Retire(t, _)
+        | Key(t, _)
+        | Unique(t, _)
+        | References(t, _)
+        | Check(t, _)
+        | Index(t, ..)
+        | Cluster(t)) = edit;
+        if schema.tables.is_empty() {
+            return schema;
+        }
+        let place = t.index(schema.tables.len());
+        let table = &mut schema.tables[place];
+        let column = |c: &Place, table: &Table| c.index(table.columns.len().max(1));
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        match edit {
+            RenameTable(_, name) => table.name = (*name).to_owned(),
+            DropTable(_) => drop(schema.tables.remove(place)),
+            RepeatTable(_) => schema.tables.push(schema.tables[place].clone()),
+            DropColumn(_, c) => {
+                let place = column(c, table);
+                table.columns =
+                    table.columns.iter().enumerate().filter(|(at, _)| *at != place).map(|(_, c)| c.clone()).collect();
+            }
+            RepeatColumn(_, c) => table.columns.extend(table.columns.get(column(c, table)).cloned()),
+            RenameColumn(_, c, _) | Kind(_, c, _) | Nullable(_, c) | Default(_, c) | Retire(_, c) => {
+                let place = column(c, table);
+                let Some(column) = table.columns.get_mut(place) else { return schema };
+                match edit {
+                    RenameColumn(_, _, name) => column.name = (*name).to_owned(),
+                    Kind(_, _, kind) => column.kind = *kind,
+                    Nullable(..) => column.nullable = !column.nullable,
+                    Default(..) => column.default = Some(schema::Default::Zero),
+                    _ => column.retired = !column.retired,
+                }
+            }
+            Key(_, names) => table.primary_key = owned(names),
+            Unique(_, names) => table.unique = names.as_deref().map(owned),
+            References(_, keys) => {
+                let key = |(name, columns, references): &(&str, Vec<&str>, Vec<&str>)| ForeignKey {
+                    columns: owned(columns),
+                    schema: None,
+                    table: (*name).to_owned(),
+                    references: owned(references),
+                };
+                table.foreign_keys = keys.iter().map(key).collect();
+            }
+            Check(_, text) => table.checks.push((*text).to_owned()),
+            Index(_, name, columns) => table.indexes.push(schema::Index {
+                name: (*name).to_owned(),
+                columns: owned(columns).into_iter().map(|name| IndexColumn { name, descending: false }).collect(),
+                only: None,
+            }),
+            Cluster(_) => table.clustered = !table.clustered,
+        }
+        schema
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+
+        #[test]
+        fn no_two_schemas_make_a_panic(
+            old in edited(),
+            new in edited(),
+            backfill in proptest::option::of(select(&["1", BACKFILL][..])),
+            drop_old_owner: bool,
+            same_owner: bool,
+            taken in proptest::collection::vec(select(NAMES).prop_map(str::to_owned), 0..3),
+            added in proptest::option::of(select(NAMES)),
+        ) {
+            let additions: Vec<_> = added.into_iter().map(|name| Addition {
+                table: "sagents_conversations".to_owned(),
+                column: name.to_owned(),
+                definition: format!("\"{name}\" TEXT GENERATED ALWAYS AS (user_id || title)"),
+                generated: true,
+            }).collect();
+            let wish = Wish { backfill, drop_old_owner, same_owner, additions: &additions, taken: &taken };
+            if let Ok(Some(transition)) = transition(&old, &new, &wish) {
+                for database in BOTH {
+                    let _ = (transition.up(database), transition.down(database), transition.name());
+                    let _ = (transition.additions(database), transition.refuse_obstacles(&Catalog::new(database), database));
+                }
+            }
+        }
+    }
 }
