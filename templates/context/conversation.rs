@@ -1,0 +1,247 @@
+//! The model of a conversation, and what its calls take.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::values::{clean_json, clean_text};
+use super::{Error, Result};
+
+/// A row of `{{ table }}`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Conversation {
+{%- if let Some(owner) = owner %}
+    /// The {{ owner.noun }} that owns it.
+    pub {{ owner.field }}: {{ owner.rust_type }},
+{%- endif %}
+    /// A `UUIDv7`, made by the caller.
+    pub id: Uuid,
+    /// The title that a person sees.
+    pub title: Option<String>,
+    /// The owner that created it, as JSON: `{{ scope_example }}`.
+    pub scope: Value,
+    /// Data of the application's.
+    pub metadata: Map<String, Value>,
+    /// Whether the agent waits for a person's decision.
+    pub interrupted: bool,
+    /// When it was created.
+    pub inserted_at: DateTime<Utc>,
+    /// When anything in the conversation was last written. It never goes back.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl Conversation {
+    /// For [`ListConversations::after`], if this is the last conversation of a page.
+    #[must_use]
+    pub fn cursor(&self) -> ConversationCursor {
+        ConversationCursor {
+            updated_at: self.updated_at,
+            id: self.id,
+        }
+    }
+}
+
+/// A conversation to create.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewConversation {
+    /// A `UUIDv7`. [`NewConversation::new`] makes one.
+    pub id: Uuid,
+    /// The title that a person sees.
+    pub title: Option<String>,
+    /// Data of the application's.
+    pub metadata: Map<String, Value>,
+}
+
+impl NewConversation {
+    /// A conversation without a title, with a new id.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            id: Uuid::now_v7(),
+            title: None,
+            metadata: Map::new(),
+        }
+    }
+
+    /// Sets the id, which must be a `UUIDv7`.
+    #[must_use]
+    pub fn id(mut self, id: Uuid) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// Sets the title.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// Sets the metadata.
+    #[must_use]
+    pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    pub(super) fn checked(mut self) -> Result<Self> {
+        if self.id.get_version_num() != 7 {
+            return Err(Error::Invalid(format!("the id {} is not a UUIDv7", self.id)));
+        }
+        self.title = self.title.as_deref().map(clean_text);
+        self.metadata = clean_json(self.metadata)?;
+        Ok(self)
+    }
+}
+
+impl Default for NewConversation {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What to change in a conversation.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ConversationChanges {
+    /// A new title, or `None` to remove it.
+    pub title: Change<Option<String>>,
+    /// The new metadata, as a whole.
+    pub metadata: Change<Map<String, Value>>,
+}
+
+impl ConversationChanges {
+    /// Replaces the title.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Change::To(Some(title.into()));
+        self
+    }
+
+    /// Removes the title.
+    #[must_use]
+    pub fn clear_title(mut self) -> Self {
+        self.title = Change::To(None);
+        self
+    }
+
+    /// Replaces the metadata.
+    #[must_use]
+    pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
+        self.metadata = Change::To(metadata);
+        self
+    }
+
+    pub(super) fn checked(mut self) -> Result<Self> {
+        if let Change::To(Some(title)) = &mut self.title {
+            *title = clean_text(title);
+        }
+        if let Change::To(metadata) = self.metadata {
+            self.metadata = Change::To(clean_json(metadata)?);
+        }
+        Ok(self)
+    }
+}
+
+/// A field of [`ConversationChanges`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Change<T> {
+    /// The stored value stays.
+    #[default]
+    Keep,
+    /// The new value.
+    To(T),
+}
+
+/// A page of conversations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ListConversations {
+    /// [`ConversationOrder::UpdatedDesc`] by default.
+    pub order_by: ConversationOrder,
+    /// At most [`ListConversations::MAX_LIMIT`].
+    pub limit: u32,
+    /// The [cursor](Conversation::cursor) of the last conversation of the previous page.
+    pub after: Option<ConversationCursor>,
+}
+
+impl ListConversations {
+    /// The default limit.
+    pub const DEFAULT_LIMIT: u32 = 50;
+    /// The largest page; a larger limit is reduced to it.
+    pub const MAX_LIMIT: u32 = 200;
+
+    /// The first page in the default order.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            order_by: ConversationOrder::default(),
+            limit: Self::DEFAULT_LIMIT,
+            after: None,
+        }
+    }
+
+    /// Sets the order.
+    #[must_use]
+    pub fn order_by(mut self, order_by: ConversationOrder) -> Self {
+        self.order_by = order_by;
+        self
+    }
+
+    /// Sets the size of the page.
+    #[must_use]
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Continues behind the conversation with this [cursor](Conversation::cursor).
+    #[must_use]
+    pub fn after(mut self, cursor: ConversationCursor) -> Self {
+        self.after = Some(cursor);
+        self
+    }
+}
+
+impl Default for ListConversations {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The order of a list of conversations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConversationOrder {
+    /// Last written first.
+    #[default]
+    UpdatedDesc,
+    /// Last written last.
+    UpdatedAsc,
+    /// Newest first, by id: ids are `UUIDv7`.
+    CreatedDesc,
+    /// Oldest first, by id.
+    CreatedAsc,
+}
+
+/// A position in a list of conversations. It serializes, so that a web page can send it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConversationCursor {
+    /// [`Conversation::updated_at`].
+    pub updated_at: DateTime<Utc>,
+    /// [`Conversation::id`].
+    pub id: Uuid,
+}
+
+impl ConversationCursor {
+    /// Before every conversation.
+    pub(super) const FIRST: Self = Self {
+        updated_at: DateTime::<Utc>::MIN_UTC,
+        id: Uuid::nil(),
+    };
+    /// After every conversation.
+    pub(super) const LAST: Self = Self {
+        updated_at: DateTime::<Utc>::MAX_UTC,
+        id: Uuid::max(),
+    };
+}

@@ -1,0 +1,300 @@
+//! The statements for conversations.
+
+use chrono::{DateTime, Utc};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::super::{
+    Change, Conversation, ConversationChanges, ConversationCursor, ConversationOrder, Error,
+    ListConversations, NewConversation, Owner, Result,
+};
+use super::rows::conversation_columns;
+use super::{Store, retry, timestamp};
+
+impl Store {
+    pub(crate) async fn create_conversation(
+        &self,
+        owner: &Owner,
+        new: &NewConversation,
+    ) -> Result<Conversation> {
+        // The update changes nothing: it makes RETURNING return an existing row.
+        const INSERT: &str = concat!(r#"
+            INSERT INTO {{ conversations }} AS c
+                (id, title, scope, metadata, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+            VALUES ($1, $2, $3, $4, $5, $5{% if owner.is_some() %}, $6{% endif %})
+            ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}id) DO UPDATE SET title = c.title
+            RETURNING "#, conversation_columns!());
+
+        retry(|| async {
+            let mut tx = self.begin().await?;
+            let created = sqlx::query_as(INSERT)
+                .bind(new.id)
+                .bind(&new.title)
+                .bind(Json(owner.to_json()))
+                .bind(Json(&new.metadata))
+                .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_one(&mut *tx)
+                .await?;
+            tx.commit().await?;
+            Ok(created)
+        })
+        .await
+    }
+
+    pub(crate) async fn get_conversation(&self, owner: &Owner, id: Uuid) -> Result<Conversation> {
+        const SELECT: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#);
+
+        sqlx::query_as(SELECT)
+            .bind(id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_optional(&self.pool)
+            .await?
+            .ok_or(Error::NotFound)
+    }
+
+    pub(crate) async fn update_conversation(
+        &self,
+        owner: &Owner,
+        id: Uuid,
+        changes: &ConversationChanges,
+    ) -> Result<Conversation> {
+        const UPDATE: &str = concat!(r#"
+            UPDATE {{ conversations }} AS c
+            SET title = CASE WHEN $2 THEN $3 ELSE c.title END,
+                metadata = coalesce($4, c.metadata),
+                updated_at = max(c.updated_at, $5)
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $6 AND {% endif %}c.id = $1
+            RETURNING "#, conversation_columns!());
+
+        let (set_title, title) = match &changes.title {
+            Change::Keep => (false, None),
+            Change::To(title) => (true, title.as_ref()),
+        };
+        let metadata = match &changes.metadata {
+            Change::Keep => None,
+            Change::To(metadata) => Some(Json(metadata)),
+        };
+        retry(|| async {
+            let mut tx = self.begin().await?;
+            let updated: Option<Conversation> = sqlx::query_as(UPDATE)
+                .bind(id)
+                .bind(set_title)
+                .bind(title)
+                .bind(metadata)
+                .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_optional(&mut *tx)
+                .await?;
+            tx.commit().await?;
+            updated.ok_or(Error::NotFound)
+        })
+        .await
+    }
+
+    pub(crate) async fn set_interrupted(
+        &self,
+        owner: &Owner,
+        id: Uuid,
+        interrupted: bool,
+    ) -> Result<Conversation> {
+        const UPDATE: &str = concat!(r#"
+            UPDATE {{ conversations }} AS c
+            SET interrupted = $2, updated_at = max(c.updated_at, $3)
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1
+            RETURNING "#, conversation_columns!());
+
+        retry(|| async {
+            let mut tx = self.begin().await?;
+            let updated: Option<Conversation> = sqlx::query_as(UPDATE)
+                .bind(id)
+                .bind(interrupted)
+                .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_optional(&mut *tx)
+                .await?;
+            tx.commit().await?;
+            updated.ok_or(Error::NotFound)
+        })
+        .await
+    }
+
+    pub(crate) async fn delete_conversation(&self, owner: &Owner, id: Uuid) -> Result<()> {
+        const DELETE: &str = r#"
+            DELETE FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
+
+        retry(|| async {
+            let mut tx = self.begin().await?;
+            let deleted = sqlx::query(DELETE)
+                .bind(id)
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .execute(&mut *tx)
+                .await?
+                .rows_affected();
+            tx.commit().await?;
+            if deleted == 0 {
+                return Err(Error::NotFound);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn list_conversations(
+        &self,
+        owner: &Owner,
+        list: &ListConversations,
+    ) -> Result<Vec<Conversation>> {
+        const UPDATED_DESC: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}(c.updated_at, c.id) < ($2, $3)
+            ORDER BY c.updated_at DESC, c.id DESC LIMIT $1"#);
+        const UPDATED_ASC: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}(c.updated_at, c.id) > ($2, $3)
+            ORDER BY c.updated_at, c.id LIMIT $1"#);
+        const CREATED_DESC: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id < $2
+            ORDER BY c.id DESC LIMIT $1"#);
+        const CREATED_ASC: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id > $2
+            ORDER BY c.id LIMIT $1"#);
+
+        let (sql, start, by_time) = match list.order_by {
+            ConversationOrder::UpdatedDesc => (UPDATED_DESC, ConversationCursor::LAST, true),
+            ConversationOrder::UpdatedAsc => (UPDATED_ASC, ConversationCursor::FIRST, true),
+            ConversationOrder::CreatedDesc => (CREATED_DESC, ConversationCursor::LAST, false),
+            ConversationOrder::CreatedAsc => (CREATED_ASC, ConversationCursor::FIRST, false),
+        };
+        let after = list.after.unwrap_or(start);
+        let limit = list.limit.min(ListConversations::MAX_LIMIT);
+        let mut query = sqlx::query_as(sql).bind(limit);
+        if by_time {
+            query = query.bind(timestamp(after.updated_at));
+        }
+        let page = query
+            .bind(after.id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        Ok(page)
+    }
+
+    pub(crate) async fn delete_conversations_before(&self, cutoff: DateTime<Utc>) -> Result<u64> {
+        // Deletes by key: for a condition on `updated_at` the planner would read all rows of an
+        // owner in every batch.
+{%- match owner %}
+{%- when Some(owner) %}
+        const SELECT: &str = r#"
+            SELECT c.id, c.{{ owner }}, c.updated_at < $1 FROM {{ conversations }} AS c
+            WHERE (c.{{ owner }}, c.id) > ($3, $2)
+            ORDER BY c.{{ owner }}, c.id LIMIT 1000"#;
+        const DELETE: &str = r#"
+            DELETE FROM {{ conversations }} AS c
+            WHERE c.{{ owner }} = $3 AND c.id = $2 AND c.updated_at < $1"#;
+
+        let cutoff = timestamp(cutoff);
+        let (mut last_id, mut last_owner) = (Uuid::nil(), {{ least_key }});
+        let mut total = 0;
+        loop {
+            let mut batch: Vec<(Uuid, {{ key_type }}, bool)> = sqlx::query_as(SELECT)
+                .bind(&cutoff)
+                .bind(last_id)
+                .bind(&last_owner)
+                .fetch_all(&self.pool)
+                .await?;
+            let old: Vec<_> = batch.iter().filter(|(_, _, is_old)| *is_old).collect();
+            if !old.is_empty() {
+                total += retry(|| async {
+                    let mut deleted = 0;
+                    let mut tx = self.begin().await?;
+                    for (id, owner, _) in &old {
+                        let row = sqlx::query(DELETE).bind(&cutoff).bind(id).bind(owner);
+                        deleted += row.execute(&mut *tx).await?.rows_affected();
+                    }
+                    tx.commit().await?;
+                    Ok(deleted)
+                })
+                .await?;
+            }
+            match batch.pop() {
+                Some((id, owner, _)) => (last_id, last_owner) = (id, owner),
+                None => return Ok(total),
+            }
+        }
+{%- when None %}
+        const SELECT: &str = r#"
+            SELECT c.id, c.updated_at < $1 FROM {{ conversations }} AS c
+            WHERE c.id > $2 ORDER BY c.id LIMIT 1000"#;
+        const DELETE: &str = r#"
+            DELETE FROM {{ conversations }} AS c WHERE c.id = $2 AND c.updated_at < $1"#;
+
+        let cutoff = timestamp(cutoff);
+        let mut last_id = Uuid::nil();
+        let mut total = 0;
+        loop {
+            let mut batch: Vec<(Uuid, bool)> = sqlx::query_as(SELECT)
+                .bind(&cutoff)
+                .bind(last_id)
+                .fetch_all(&self.pool)
+                .await?;
+            let old: Vec<_> = batch.iter().filter(|(_, is_old)| *is_old).collect();
+            if !old.is_empty() {
+                total += retry(|| async {
+                    let mut deleted = 0;
+                    let mut tx = self.begin().await?;
+                    for (id, _) in &old {
+                        let row = sqlx::query(DELETE).bind(&cutoff).bind(id);
+                        deleted += row.execute(&mut *tx).await?.rows_affected();
+                    }
+                    tx.commit().await?;
+                    Ok(deleted)
+                })
+                .await?;
+            }
+            match batch.pop() {
+                Some((id, _)) => last_id = id,
+                None => return Ok(total),
+            }
+        }
+{%- endmatch %}
+    }
+}
+
+/// Sets `updated_at`. `NotFound` if the owner has no such conversation.
+pub(super) async fn touch(connection: &mut SqliteConnection, owner: &Owner, id: Uuid) -> Result<()> {
+    const TOUCH: &str = r#"
+        UPDATE {{ conversations }} AS c SET updated_at = max(c.updated_at, $2)
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1"#;
+
+    let touched = sqlx::query(TOUCH)
+        .bind(id)
+        .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .execute(connection)
+        .await?;
+    if touched.rows_affected() == 0 {
+        return Err(Error::NotFound);
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Every SQL statement of this context, for `SQLite`: connections, transactions, retries, errors.
+//!
+//! A write is one transaction that takes the write lock when it begins, so two writers never work
+//! on the same conversation at once. The owner is the last parameter of every statement.
+{%- if owner.is_none() %}
+
+#![allow(unused_variables, reason = "conversations have no owner here")]
+{%- endif %}
+
+mod conversations;
+mod messages;
+mod rows;
+mod states;
+mod tool_calls;
+
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Datelike as _, SecondsFormat, Utc};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
+    SqliteSynchronous,
+};
+use sqlx::{Sqlite, Transaction};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::{Error, Result};
+
+/// The pool that the context uses.
+pub type Pool = SqlitePool;
+
+/// Opens a pool with the settings that this layer needs. The file is created if it is missing.
+///
+/// - Write-ahead logging: readers work while one writer writes. `synchronous = FULL`: a call that
+///   returned survives a power cut.
+/// - Foreign keys are enforced: deleting a conversation deletes what belongs to it.
+/// - A writer waits up to ten seconds for a writer of another process, and tries a few times.
+/// - Connections are local, so none is tested before use or closed when idle.
+///
+/// A database in memory has one connection.
+///
+/// # Errors
+///
+/// [`Error::Database`] if the URL is not valid or the file cannot be opened.
+pub async fn connect(url: &str) -> Result<Pool> {
+    let options = SqliteConnectOptions::from_str(url)?
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(Duration::from_secs(10));
+    let in_memory = url.contains(":memory:") || url.contains("mode=memory");
+    let pool = SqlitePoolOptions::new()
+        .max_connections(if in_memory { 1 } else { 8 })
+        .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(options)
+        .await?;
+    Ok(pool)
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Store {
+    pub(super) pool: Pool,
+    /// `SQLite` has one writer at a time. Writers that wait here, instead of in the database, come
+    /// in order and leave the connections to readers.
+    writers: Arc<Mutex<()>>,
+}
+
+impl Store {
+    pub(super) fn new(pool: Pool) -> Self {
+        Self {
+            pool,
+            writers: Arc::default(),
+        }
+    }
+
+    /// Begins a write when it is its turn. It takes the lock of the database at once, so that it
+    /// cannot fail later because of another writer.
+    async fn begin(&self) -> Result<Write> {
+        let turn = Arc::clone(&self.writers).lock_owned().await;
+        let transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
+        Ok(Write {
+            transaction,
+            _turn: turn,
+        })
+    }
+}
+
+/// A write transaction. Dropping it rolls it back.
+struct Write {
+    transaction: Transaction<'static, Sqlite>,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Write {
+    async fn commit(self) -> Result<()> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    async fn rollback(self) -> Result<()> {
+        Ok(self.transaction.rollback().await?)
+    }
+}
+
+impl Deref for Write {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &SqliteConnection {
+        &self.transaction
+    }
+}
+
+impl DerefMut for Write {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        &mut self.transaction
+    }
+}
+
+/// Repeats a write that found the database busy, a few times.
+async fn retry<T, F>(write: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    const ATTEMPTS: u32 = 4;
+    for attempt in 1..ATTEMPTS {
+        match write().await {
+            Err(Error::Database(error)) if code(&error) == Some(SQLITE_BUSY) => {
+                tokio::time::sleep(Duration::from_millis(20) * 4_u32.pow(attempt)).await;
+            }
+            result => return result,
+        }
+    }
+    write().await
+}
+
+/// The current time, and any other, as it is stored: text in microseconds of one length, so that it
+/// sorts.
+pub(super) fn timestamp(time: DateTime<Utc>) -> String {
+    match time.year() {
+        ..0 => "0000-01-01T00:00:00.000000Z".into(),
+        0..=9999 => time.to_rfc3339_opts(SecondsFormat::Micros, true),
+        10000.. => "9999-12-31T23:59:59.999999Z".into(),
+    }
+}
+
+const SQLITE_ERROR: u32 = 1;
+const SQLITE_BUSY: u32 = 5;
+const SQLITE_READONLY: u32 = 8;
+const SQLITE_FULL: u32 = 13;
+const SQLITE_CANTOPEN: u32 = 14;
+const SQLITE_TOOBIG: u32 = 18;
+const SQLITE_CONSTRAINT: u32 = 19;
+const SQLITE_MISMATCH: u32 = 20;
+
+/// Whether the same call may succeed later. It does not if the database refuses the values, or the
+/// pool was closed.
+pub(super) fn is_transient(error: &sqlx::Error) -> bool {
+    let refused = [SQLITE_TOOBIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH];
+    !matches!(error, sqlx::Error::PoolClosed) && !code(error).is_some_and(|code| refused.contains(&code))
+}
+
+pub(super) fn hint(error: &sqlx::Error) -> Option<&'static str> {
+    if matches!(error, sqlx::Error::PoolTimedOut) {
+        return Some("allow more connections in the pool, or make fewer calls at once");
+    }
+    match code(error)? {
+        SQLITE_ERROR => {
+            let message = error.as_database_error()?.message();
+            let is_missing = message.starts_with("no such table") || message.contains("no such column") || message.contains("has no column");
+            is_missing.then_some("run the migrations, for example with `sqlx migrate run`")
+        }
+        SQLITE_BUSY => Some("another process keeps the database locked: end its transaction"),
+        SQLITE_READONLY => Some("let the process write to the file and its directory"),
+        SQLITE_FULL => Some("free space on the disk"),
+        SQLITE_CANTOPEN => Some("correct the path in the database URL, or create its directory"),
+        _ => None,
+    }
+}
+
+/// The primary result code of an error that `SQLite` returned.
+fn code(error: &sqlx::Error) -> Option<u32> {
+    let code = error.as_database_error()?.code()?;
+    Some(code.parse::<u32>().ok()? & 0xff)
+}
