@@ -1,5 +1,5 @@
 //! What differs between databases, as data and small functions. Templates and schemas say *what* is stored; only this
-//! room, and the blocks in `templates/rust/<database>/`, know how a database spells it.
+//! module, and the templates in `templates/store/`, know how a database spells it.
 
 use serde::{Deserialize, Serialize};
 
@@ -185,49 +185,6 @@ impl Database {
         match self {
             Self::Sqlite => true,
             Self::Postgres => false,
-        }
-    }
-}
-
-/// How a database is spoken to, where that is a word and not a block of its template.
-#[derive(Debug)]
-pub struct Dialect {
-    pub pool: &'static str,
-    pub executor: &'static str,
-    /// Around a write of a single statement, and what it is carried out on.
-    pub begin: &'static str,
-    pub writer: &'static str,
-    pub commit: &'static str,
-    /// In milliseconds, before a write that met another one is repeated.
-    pub pause: u32,
-    /// How a text is searched for: ASCII letters in whatever case, and then exactly.
-    pub like: &'static str,
-    pub matches: &'static str,
-}
-
-impl Dialect {
-    pub fn of(database: Database) -> Self {
-        match database {
-            Database::Sqlite => Self {
-                pool: "SqlitePool",
-                executor: "SqliteExecutor",
-                begin: "let mut tx = self.begin().await?;\n",
-                writer: "&mut *tx",
-                commit: "\ntx.commit().await?;",
-                pause: 20,
-                like: "LIKE",
-                matches: "GLOB",
-            },
-            Database::Postgres => Self {
-                pool: "PgPool",
-                executor: "PgExecutor",
-                begin: "",
-                writer: "&self.pool",
-                commit: "",
-                pause: 5,
-                like: r#"COLLATE "C" ILIKE"#,
-                matches: "~",
-            },
         }
     }
 }

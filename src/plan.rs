@@ -18,9 +18,9 @@ use crate::host::manifest::{Need, SqlxVersion};
 use crate::host::modules::{self, Declaration, Found, Module};
 use crate::host::source;
 use crate::memory::{self, Created, Emitted, Last};
-use crate::names::{ModulePath, Name, crate_name};
+use crate::names::{ModulePath, Name};
 use crate::options::Options;
-use crate::templates::{self, Files, Words};
+use crate::templates::{self, Files};
 
 #[derive(Debug)]
 pub struct Plan {
@@ -90,11 +90,11 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
     let scope = builder.add_scope()?;
     let module = builder.place(&options.context, true)?;
     builder.add_runtime()?;
-    let words = Words::new(options, module.public, &crate_name(&host.package), &tables.for_tests(options));
-    builder.add_files(&options.context, &module, templates::context(&words));
+    let context = templates::Context::new(options, module.public, &tables.for_tests(options));
+    builder.add_files(&options.context, &module, context.files());
     builder.wire_manifest()?;
     if host.is_new() || builder.was_created(Utf8Path::new("src/main.rs")) {
-        builder.add_init(&words);
+        builder.add_init();
     }
     let schema = builder.remember(&tables)?;
     let (files, unwired) = builder.finish();
@@ -304,14 +304,14 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn add_init(&mut self, words: &Words) {
+    fn add_init(&mut self) {
         const BUILD: &str = "\
 fn main() {
     // `sqlx::migrate!` does not see a new migration by itself.
     println!(\"cargo:rerun-if-changed=migrations\");
 }
 ";
-        self.add("src/main.rs", Planned::Once(templates::main(self.options, words, &self.host.package)));
+        self.add("src/main.rs", Planned::Once(templates::main(self.options, &self.host.package)));
         self.add("build.rs", Planned::Once(BUILD.replace("=migrations", &format!("={}", self.options.migrations))));
         let ignored = match self.options.database {
             Database::Sqlite => "/target\n*.db\n*.db-shm\n*.db-wal\n",

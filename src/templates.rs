@@ -3,8 +3,9 @@
 use askama::Template;
 use camino::Utf8PathBuf;
 
-use crate::database::{Database, Dialect};
+use crate::database::Database;
 use crate::host::source::{Access, IdType, Seen};
+use crate::names::crate_name;
 use crate::options::{Options, Owner, RESERVED_TYPES, Storage};
 
 /// How generated tests make the tables.
@@ -16,83 +17,20 @@ pub enum Tables {
     Text(String),
 }
 
-/// The words that every template of a context uses.
+/// The texts of a context's files.
 #[derive(Debug)]
-pub struct Words {
+pub struct Context {
     database: Database,
-    /// The context's type: `Conversations`.
-    context: String,
-    /// The context's module: `conversations`.
-    module: String,
-    /// As Rust source: `my_app::conversations`.
-    public_path: String,
-    /// Other crates can reach it, so what it does not use itself is no dead code.
-    public: bool,
-    tests: bool,
-    prefix: String,
-    conversations: String,
-    agent_states: String,
-    display_messages: String,
-    /// The scope's type as scope.rs names it, with what it imports for that.
-    scope_name: String,
-    scope_import: Option<String>,
-    /// From outside of the crate: `my_app::accounts::Scope`.
-    scope_public: String,
-    scope_example: String,
-    owner: Option<OwnerWords>,
-    owner_and: String,
-    c_owner_and: String,
-    s_owner_and: String,
-    m_owner_and: String,
-    owner_first: String,
-    owner_value: &'static str,
-    bind_owner: &'static str,
-    take_owner: &'static str,
-    owner_arg: &'static str,
-    owner_param: &'static str,
-    owner_json: &'static str,
-    dialect: Dialect,
-    /// What only the tests say: how the tables are made, each as a Rust expression, the owner's table, whose conversation
-    /// it is that housekeeping leaves, and a tenant by hand.
-    migrations: Vec<String>,
-    stand_in: Option<StandIn>,
-    other: &'static str,
-    bind_alice: &'static str,
+    api: Api,
+    models: Models,
+    scope: Scope,
+    store: Store,
+    /// Nothing with `--no-tests`.
+    tests: Option<Tests>,
 }
 
-#[derive(Debug)]
-struct OwnerWords {
-    noun: String,
-    field: String,
-    column: String,
-    /// With a link, if there is a type to link to.
-    link: String,
-    rust_type: &'static str,
-    /// The type as it is bound to a statement and read from a row, and the attribute that a model needs for that.
-    key_type: &'static str,
-    row_attribute: String,
-    /// The same for a model that is read from a row by hand, and how it is read there.
-    state_attribute: String,
-    from_row: String,
-    bound_type: &'static str,
-    bound: String,
-    /// The least key there is.
-    least: &'static str,
-    borrow: &'static str,
-    uses_uuid: bool,
-    super_imports: &'static str,
-    /// The statements that read the owner's id from a scope, and the id.
-    read: Vec<String>,
-    read_value: String,
-    new_type: &'static str,
-    new_field: String,
-    test_type: &'static str,
-    alice: &'static str,
-    bob: &'static str,
-}
-
-impl Words {
-    pub fn new(options: &Options, public: bool, krate: &str, tables: &Tables) -> Self {
+impl Context {
+    pub fn new(options: &Options, public: bool, tables: &Tables) -> Self {
         let Options {
             context,
             scope,
@@ -108,133 +46,301 @@ impl Words {
             catalog: _,
             notes: _,
         } = options;
+        let name = context.last().camel();
+        let is_hidden = RESERVED_TYPES.contains(&scope.name.as_str()) || scope.name == name;
+        let scope_name = if is_hidden { scope.rust() } else { scope.name.clone() };
+        let scope_import = (!is_hidden).then(|| scope.rust());
         let table = |suffix: &str| database.quote(&format!("{}{suffix}", prefix.as_str()));
-        let column = owner.as_ref().map(|owner| database.quote(owner.field.as_str()));
-        let if_owner = |text: &'static str, otherwise: &'static str| if owner.is_some() { text } else { otherwise };
-        let with_column = |text: fn(&str) -> String| column.as_deref().map(text).unwrap_or_default();
-        let hidden = RESERVED_TYPES.contains(&scope.name.as_str()) || scope.name == context.last().camel();
-        let outside = |path: String| match path.strip_prefix("crate::") {
-            Some(rest) => format!("{krate}::{rest}"),
-            None => path,
-        };
+        let column = |owner: &Owner| database.quote(owner.field.as_str());
         Self {
             database: *database,
-            dialect: Dialect::of(*database),
-            context: context.last().camel(),
-            module: context.last().to_string(),
-            public_path: outside(context.rust()),
-            public,
-            tests: *tests,
-            prefix: prefix.as_str().to_owned(),
-            conversations: table("conversations"),
-            agent_states: table("agent_states"),
-            display_messages: table("display_messages"),
-            scope_name: if hidden { scope.rust() } else { scope.name.clone() },
-            scope_import: (!hidden).then(|| scope.rust()),
-            scope_public: outside(scope.rust()),
-            scope_example: match owner {
-                Some(owner) => format!(r#"{{"type": "{}", "id": {}}}"#, owner.noun, example(owner.id)),
-                None => r#"{"type": "none"}"#.to_owned(),
+            models: Models {
+                prefix: prefix.as_str().to_owned(),
+                owner: owner.as_ref().map(|owner| OwnerField {
+                    noun: owner.noun.to_string(),
+                    field: owner.field.to_string(),
+                    rust_type: rust_type(owner.id),
+                }),
+                scope_example: match owner {
+                    Some(owner) => format!(r#"{{"type": "{}", "id": {}}}"#, owner.noun, example(owner.id)),
+                    None => r#"{"type": "none"}"#.to_owned(),
+                },
             },
-            owner: owner.as_ref().map(|owner| OwnerWords::new(owner, *database)),
-            owner_and: with_column(|column| format!("{column} = $0 AND ")),
-            c_owner_and: with_column(|column| format!("c.{column} = $0 AND ")),
-            s_owner_and: with_column(|column| format!("s.{column} = $0 AND ")),
-            m_owner_and: with_column(|column| format!("m.{column} = $0 AND ")),
-            owner_first: with_column(|column| format!("{column}, ")),
-            owner_value: if_owner("$0, ", ""),
-            bind_owner: if_owner("\n.bind(owner.id())", ""),
-            take_owner: if_owner("let owner = scope.owner()?;", "scope.owner()?;"),
-            owner_arg: if_owner("&owner, ", ""),
-            owner_param: if_owner("owner: &Owner,", ""),
-            owner_json: if_owner("owner.to_json()", "Owner::to_json()"),
-            migrations: match tables {
-                Tables::Script(script) => {
-                    vec![format!(r#"include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{script}"))"#)]
-                }
-                Tables::Text(text) => vec![format!("r#\"\n{text}\"#")],
+            scope: Scope {
+                scope_name: scope_name.clone(),
+                scope_import: scope_import.clone(),
+                owner: owner.as_ref().map(ScopeOwner::new),
             },
-            stand_in: owner.as_ref().and_then(|owner| stand_in(owner, *database)),
-            other: if_owner("bob", "alice"),
-            bind_alice: if_owner("\n.bind(alice().id())", ""),
+            store: Store {
+                prefix: prefix.as_str().to_owned(),
+                conversations: table("conversations"),
+                agent_states: table("agent_states"),
+                display_messages: table("display_messages"),
+                owner: owner.as_ref().map(column),
+                owner_field: owner.as_ref().map(|owner| owner.field.to_string()),
+                owner_is_uuid_text: owner.as_ref().is_some_and(|owner| owner.storage == Storage::UuidText),
+                key_type: owner.as_ref().map_or("", |owner| key_type(owner.storage)),
+                least_key: owner.as_ref().map_or("", |owner| least_key(owner.storage)),
+            },
+            tests: tests.then(|| Tests {
+                context: name.clone(),
+                module: context.last().to_string(),
+                agent_states: table("agent_states"),
+                has_owner: owner.is_some(),
+                owner: owner.as_ref().map(|owner| {
+                    let (alice, bob) = two_keys(owner.id);
+                    TestOwner { column: column(owner), alice, bob }
+                }),
+                stand_in: owner.as_ref().and_then(|owner| stand_in(owner, *database)),
+                migration: match tables {
+                    Tables::Script(script) => {
+                        format!(r#"include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{script}"))"#)
+                    }
+                    Tables::Text(text) => format!("r#\"\n{text}\"#"),
+                },
+            }),
+            api: Api { context: name, public, tests: *tests, scope_name, scope_import },
         }
     }
 
-    /// The value that `updated_at` gets. Where writers do not take their time in turn, it never goes back.
-    fn latest(&self, parameter: &str) -> String {
-        match self.database {
-            Database::Sqlite => parameter.to_owned(),
-            Database::Postgres => format!("greatest(updated_at, {parameter})"),
+    pub fn files(&self) -> Files {
+        let Self { database, api, models, scope, store, tests } = self;
+        let mut files = vec![
+            (None, api.context()),
+            (Some("conversation"), models.conversation()),
+            (Some("display_message"), models.display_message()),
+            (Some("messages"), api.messages()),
+            (Some("scope"), scope.text()),
+            (Some("sessions"), api.sessions()),
+            (Some("states"), api.states()),
+            (Some("tool_calls"), api.tool_calls()),
+            (Some("values"), include_str!("../templates/context/values.rs").to_owned()),
+        ];
+        files.extend(match database {
+            Database::Sqlite => [
+                (Some("store"), store.sqlite()),
+                (Some("store/conversations"), store.sqlite_conversations()),
+                (Some("store/messages"), store.sqlite_messages()),
+                (Some("store/rows"), store.sqlite_rows()),
+                (Some("store/states"), store.sqlite_states()),
+                (Some("store/tool_calls"), store.sqlite_tool_calls()),
+            ],
+            Database::Postgres => [
+                (Some("store"), store.postgres()),
+                (Some("store/conversations"), store.postgres_conversations()),
+                (Some("store/messages"), store.postgres_messages()),
+                (Some("store/rows"), store.postgres_rows()),
+                (Some("store/states"), store.postgres_states()),
+                (Some("store/tool_calls"), store.postgres_tool_calls()),
+            ],
+        });
+        if let Some(tests) = tests {
+            let database = match database {
+                Database::Sqlite => tests.sqlite_database(),
+                Database::Postgres => tests.postgres_database(),
+            };
+            files.extend([(Some("tests"), tests.text()), (Some("tests/database"), database)]);
+        }
+        files
+    }
+}
+
+/// A struct of fields that are ready to print, with a method for each template that prints them.
+macro_rules! templates {
+    (@struct $group:ident { $($(#[$attribute:meta])* $field:ident: $type:ty,)* }) => {
+        #[derive(Debug)]
+        struct $group {
+            $($(#[$attribute])* $field: $type,)*
+        }
+    };
+    (@text { $($(#[$attribute:meta])* $field:ident: $type:ty,)* } $text:ident: $path:literal) => {
+        fn $text(&self) -> String {
+            #[derive(Template)]
+            #[template(path = $path, escape = "none")]
+            #[allow(dead_code, reason = "not every template prints every field")]
+            struct Text<'a> {
+                $($field: &'a $type,)*
+            }
+
+            let Self { $($field,)* } = self;
+            render(&Text { $($field,)* })
+        }
+    };
+    ($group:ident $fields:tt $($text:ident: $path:literal,)*) => {
+        templates!(@struct $group $fields);
+
+        impl $group {
+            $(templates!(@text $fields $text: $path);)*
+        }
+    };
+}
+
+templates! {
+    Api {
+        /// The context's type: `Conversations`.
+        context: String,
+        /// Other crates can reach it, so what it does not use itself is no dead code.
+        public: bool,
+        tests: bool,
+        /// The scope's type, and what a file imports to name it so.
+        scope_name: String,
+        scope_import: Option<String>,
+    }
+    context: "context/context.rs",
+    messages: "context/messages.rs",
+    sessions: "context/sessions.rs",
+    states: "context/states.rs",
+    tool_calls: "context/tool_calls.rs",
+}
+
+templates! {
+    Models {
+        prefix: String,
+        owner: Option<OwnerField>,
+        /// What the column `scope` holds.
+        scope_example: String,
+    }
+    conversation: "context/conversation.rs",
+    display_message: "context/display_message.rs",
+}
+
+templates! {
+    Scope {
+        scope_name: String,
+        scope_import: Option<String>,
+        owner: Option<ScopeOwner>,
+    }
+    text: "context/scope.rs",
+}
+
+templates! {
+    Store {
+        prefix: String,
+        /// The names of the tables, and of the owner's column, quoted.
+        conversations: String,
+        agent_states: String,
+        display_messages: String,
+        owner: Option<String>,
+        owner_field: Option<String>,
+        owner_is_uuid_text: bool,
+        /// The Rust type of the owner's column, and its least value.
+        key_type: &'static str,
+        least_key: &'static str,
+    }
+    sqlite: "store/sqlite/store.rs",
+    sqlite_conversations: "store/sqlite/conversations.rs",
+    sqlite_messages: "store/sqlite/messages.rs",
+    sqlite_rows: "store/sqlite/rows.rs",
+    sqlite_states: "store/sqlite/states.rs",
+    sqlite_tool_calls: "store/sqlite/tool_calls.rs",
+    postgres: "store/postgres/store.rs",
+    postgres_conversations: "store/postgres/conversations.rs",
+    postgres_messages: "store/postgres/messages.rs",
+    postgres_rows: "store/postgres/rows.rs",
+    postgres_states: "store/postgres/states.rs",
+    postgres_tool_calls: "store/postgres/tool_calls.rs",
+}
+
+templates! {
+    Tests {
+        context: String,
+        module: String,
+        agent_states: String,
+        has_owner: bool,
+        owner: Option<TestOwner>,
+        stand_in: Option<StandIn>,
+        /// What makes the tables, as a Rust expression.
+        migration: String,
+    }
+    text: "context/tests.rs",
+    sqlite_database: "store/sqlite/tests_database.rs",
+    postgres_database: "store/postgres/tests_database.rs",
+}
+
+#[derive(Debug)]
+struct OwnerField {
+    noun: String,
+    field: String,
+    rust_type: &'static str,
+}
+
+#[derive(Debug)]
+struct ScopeOwner {
+    noun: String,
+    field: String,
+    /// With a link, if there is a type to link to.
+    link: String,
+    rust_type: &'static str,
+    /// What is bound to a statement: its type, and how it is read from `self`.
+    bound_type: &'static str,
+    bound: String,
+    uses_uuid: bool,
+    is_text: bool,
+    /// Something on the way to the owner may be absent.
+    is_optional: bool,
+    /// The statements that read the owner's id from a scope, and the id.
+    read: Vec<String>,
+    read_value: String,
+}
+
+impl ScopeOwner {
+    fn new(owner: &Owner) -> Self {
+        let Owner { noun, field, id, storage, table: _, access, module: _, link } = owner;
+        let (read, read_value) = read_owner(access, *id);
+        Self {
+            noun: noun.to_string(),
+            field: field.to_string(),
+            link: link.as_ref().map_or_else(|| noun.to_string(), |link| format!("[{noun}]({})", link.rust())),
+            rust_type: rust_type(*id),
+            bound_type: match storage {
+                Storage::Integer => "i64",
+                Storage::Uuid => "Uuid",
+                Storage::Text => "&str",
+                Storage::UuidText => "String",
+            },
+            bound: match storage {
+                Storage::Integer | Storage::Uuid => format!("self.{field}"),
+                Storage::Text => format!("&self.{field}"),
+                Storage::UuidText => format!("self.{field}.to_string()"),
+            },
+            uses_uuid: *id == IdType::Uuid,
+            is_text: *id == IdType::Text,
+            is_optional: access.steps.iter().any(|step| step.optional),
+            read,
+            read_value,
         }
     }
 }
 
-impl OwnerWords {
-    fn new(owner: &Owner, database: Database) -> Self {
-        let Owner { noun, field, id, storage, table: _, access, module: _, link } = owner;
-        let field = field.as_str();
-        let (read, value) = read_owner(access, *id);
-        let optional = access.steps.iter().any(|step| step.optional);
-        let rust_type = rust_type(*id);
-        let key_type = match (storage, database) {
-            (Storage::UuidText, Database::Sqlite) => "uuid::fmt::Hyphenated",
-            (Storage::UuidText, Database::Postgres) => "String",
-            _ => rust_type,
-        };
-        let row_attribute = match storage {
-            Storage::UuidText => format!("#[sqlx(try_from = \"{key_type}\")]\n"),
-            _ => String::new(),
-        };
-        Self {
-            noun: noun.to_string(),
-            field: field.to_owned(),
-            column: database.quote(field),
-            link: link.as_ref().map_or_else(|| noun.to_string(), |link| format!("[{noun}]({})", link.rust())),
-            rust_type,
-            key_type,
-            state_attribute: match database {
-                Database::Sqlite => row_attribute.clone(),
-                Database::Postgres => String::new(),
-            },
-            row_attribute,
-            from_row: match storage {
-                Storage::UuidText => format!(
-                    "Uuid::try_parse(row.try_get(\"{field}\")?).map_err(|error| sqlx::Error::Decode(error.into()))?"
-                ),
-                _ => format!("row.try_get(\"{field}\")?"),
-            },
-            bound_type: if *id == IdType::Text { "&str" } else { key_type },
-            bound: match (storage, database) {
-                (Storage::Text, _) => format!("&self.{field}"),
-                (Storage::UuidText, Database::Sqlite) => format!("self.{field}.hyphenated()"),
-                (Storage::UuidText, Database::Postgres) => format!("self.{field}.to_string()"),
-                (Storage::Integer | Storage::Uuid, _) => format!("self.{field}"),
-            },
-            least: match (storage, database) {
-                (Storage::Integer, _) => "i64::MIN",
-                (Storage::Text, _) | (Storage::UuidText, Database::Postgres) => "String::new()",
-                (Storage::Uuid, _) => "Uuid::nil()",
-                (Storage::UuidText, Database::Sqlite) => "Uuid::nil().hyphenated()",
-            },
-            borrow: if key_type == "String" { "&" } else { "" },
-            uses_uuid: *id == IdType::Uuid,
-            super_imports: if optional { "{Error, Result}" } else { "Result" },
-            read,
-            read_value: value,
-            new_type: if *id == IdType::Text { "impl Into<String>" } else { rust_type },
-            new_field: if *id == IdType::Text { format!("{field}: {field}.into()") } else { field.to_owned() },
-            test_type: if *id == IdType::Text { "&str" } else { rust_type },
-            alice: match id {
-                IdType::I64 => "1",
-                IdType::Uuid => "Uuid::from_u128(1)",
-                IdType::Text => "\"alice\"",
-            },
-            bob: match id {
-                IdType::I64 => "2",
-                IdType::Uuid => "Uuid::from_u128(2)",
-                IdType::Text => "\"bob\"",
-            },
-        }
+#[derive(Debug)]
+struct TestOwner {
+    column: String,
+    alice: &'static str,
+    bob: &'static str,
+}
+
+/// The keys of two owners, in Rust.
+fn two_keys(id: IdType) -> (&'static str, &'static str) {
+    match id {
+        IdType::I64 => ("1", "2"),
+        IdType::Uuid => ("Uuid::from_u128(1)", "Uuid::from_u128(2)"),
+        IdType::Text => ("\"alice\"", "\"bob\""),
+    }
+}
+
+fn key_type(storage: Storage) -> &'static str {
+    match storage {
+        Storage::Integer => "i64",
+        Storage::Uuid => "Uuid",
+        Storage::Text | Storage::UuidText => "String",
+    }
+}
+
+fn least_key(storage: Storage) -> &'static str {
+    match storage {
+        Storage::Integer => "i64::MIN",
+        Storage::Uuid => "Uuid::nil()",
+        Storage::Text | Storage::UuidText => "String::new()",
     }
 }
 
@@ -315,70 +421,11 @@ struct StandIn {
 }
 
 #[derive(Template)]
-#[template(path = "rust/conversation.rs", escape = "none")]
-struct Conversation<'a> {
-    w: &'a Words,
-}
-
-#[derive(Template)]
-#[template(path = "rust/display_message.rs", escape = "none")]
-struct DisplayMessage<'a> {
-    w: &'a Words,
-}
-
-#[derive(Template)]
-#[template(path = "rust/scope.rs", escape = "none")]
-struct Scope<'a> {
-    w: &'a Words,
-}
-
-/// Templates with blocks that every database fills in its own way.
-macro_rules! extended {
-    ($($base:ident: $sqlite:literal, $postgres:literal;)*) => {
-        $(
-            mod $base {
-                use super::{Database, Template, Words, render};
-
-                #[derive(Template)]
-                #[template(path = $sqlite, escape = "none")]
-                #[allow(dead_code, reason = "not every template needs a word")]
-                struct Sqlite<'a> {
-                    w: &'a Words,
-                }
-
-                #[derive(Template)]
-                #[template(path = $postgres, escape = "none")]
-                #[allow(dead_code, reason = "not every template needs a word")]
-                struct Postgres<'a> {
-                    w: &'a Words,
-                }
-
-                pub(super) fn text(w: &Words) -> String {
-                    match w.database {
-                        Database::Sqlite => render(&Sqlite { w }),
-                        Database::Postgres => render(&Postgres { w }),
-                    }
-                }
-            }
-        )*
-    };
-}
-
-extended! {
-    agent_state: "rust/sqlite/agent_state.rs", "rust/postgres/agent_state.rs";
-    context_module: "rust/sqlite/context.rs", "rust/postgres/context.rs";
-    messages: "rust/sqlite/messages.rs", "rust/postgres/messages.rs";
-    sessions: "rust/sqlite/sessions.rs", "rust/postgres/sessions.rs";
-    states: "rust/sqlite/states.rs", "rust/postgres/states.rs";
-    tests_module: "rust/sqlite/tests.rs", "rust/postgres/tests.rs";
-    tool_calls: "rust/sqlite/tool_calls.rs", "rust/postgres/tool_calls.rs";
-    values: "rust/sqlite/values.rs", "rust/postgres/values.rs";
-}
-
-#[derive(Template)]
 #[template(path = "init/main.rs", escape = "none")]
 struct Main<'a> {
-    w: &'a Words,
+    context: String,
+    /// The path of the context's module: `my_app::conversations`.
+    module: String,
     /// Nothing if the scope is called like something else that `main` names.
     scope_import: Option<&'a str>,
     scope: &'a str,
@@ -405,43 +452,25 @@ macro_rules! plain {
 
 /// The agent runtime, which is the same in every host: plain Rust that this package tests in place.
 pub fn runtime() -> Files {
-    plain!("", "sagents", "display", "json", "message", "persistence", "runtime", "serializer", "state", "todo")
+    plain!("", "sagents", "display", "extensions", "json", "message", "persistence", "serializer", "state", "todo")
 }
 
 /// The module `session` of the runtime.
 pub fn sessions() -> Files {
-    plain!("session/", "session", "coordinator", "event", "handle", "keeper", "ledger", "options", "registry")
-}
-
-/// A context.
-pub fn context(words: &Words) -> Files {
-    let w = words;
-    let mut files = vec![
-        (None, context_module::text(w)),
-        (Some("agent_state"), agent_state::text(w)),
-        (Some("conversation"), render(&Conversation { w })),
-        (Some("display_message"), render(&DisplayMessage { w })),
-        (Some("messages"), messages::text(w)),
-        (Some("scope"), render(&Scope { w })),
-        (Some("sessions"), sessions::text(w)),
-        (Some("states"), states::text(w)),
-        (Some("tool_calls"), tool_calls::text(w)),
-        (Some("values"), values::text(w)),
-    ];
-    if w.tests {
-        files.push((Some("tests"), tests_module::text(w)));
-    }
-    for (_, text) in &mut files {
-        *text = number_parameters(text, w.owner.is_some());
-    }
-    files
+    plain!("session/", "session", "coordinator", "event", "handle", "options", "registry", "state", "task")
 }
 
 /// The `main` of a new package.
-pub fn main(options: &Options, words: &Words, package: &str) -> String {
+pub fn main(options: &Options, package: &str) -> String {
+    let outside = |path: String| match path.strip_prefix("crate::") {
+        Some(rest) => format!("{}::{rest}", crate_name(package)),
+        None => path,
+    };
+    let context = options.context.last().camel();
     let name = &options.scope.name;
-    let taken = MAIN_NAMES.contains(&name.as_str()) || *name == words.context;
-    let scope_type = if taken { &words.scope_public } else { name };
+    let is_taken = MAIN_NAMES.contains(&name.as_str()) || *name == context;
+    let scope_public = outside(options.scope.rust());
+    let scope_type = if is_taken { &scope_public } else { name };
     let scope = match &options.owner {
         Some(owner) => {
             let id = match owner.id {
@@ -458,7 +487,7 @@ pub fn main(options: &Options, words: &Words, package: &str) -> String {
         "migrations" => String::new(),
         other => format!("\"./{other}\""),
     };
-    let scope_import = (!taken).then_some(words.scope_public.as_str());
+    let scope_import = (!is_taken).then_some(scope_public.as_str());
     let opened = match options.database {
         Database::Sqlite => "opened {url} and ran its migrations",
         Database::Postgres => "opened the database and ran its migrations",
@@ -471,7 +500,8 @@ pub fn main(options: &Options, words: &Words, package: &str) -> String {
             r#"std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL, for example to postgres://localhost/{package}")?"#
         ),
     };
-    render(&Main { w: words, scope_import, scope: &scope, uses_uuid, url, opened, migrations })
+    let module = outside(options.context.rust());
+    render(&Main { context, module, scope_import, scope: &scope, uses_uuid, url, opened, migrations })
 }
 
 /// What `main` names besides the scope and the context.
@@ -508,28 +538,8 @@ fn stand_in(owner: &Owner, database: Database) -> Option<StandIn> {
     let kind = database.column_type(owner.storage.kind());
     Some(StandIn {
         create: format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY)"),
-        insert: format!("INSERT INTO {name} ({key}) VALUES ($0)"),
+        insert: format!("INSERT INTO {name} ({key}) VALUES ($1)"),
     })
-}
-
-/// Templates number the parameters of a statement behind the owner, which is `$0`. With an owner everything moves up by
-/// one; without one `$0` is not there.
-fn number_parameters(text: &str, owner: bool) -> String {
-    if !owner {
-        return text.to_owned();
-    }
-    let mut pieces = text.split('$');
-    let mut numbered = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
-        numbered.push('$');
-        match piece[..digits].parse::<u32>() {
-            Ok(number) => numbered.push_str(&(number + 1).to_string()),
-            Err(_) => numbered.push_str(&piece[..digits]),
-        }
-        numbered.push_str(&piece[digits..]);
-    }
-    numbered
 }
 
 /// rustfmt stumbles over spaces at the end of a line, which an empty expression may leave.
@@ -546,12 +556,6 @@ mod tests {
     fn access(steps: &[(&str, bool)], id: Seen) -> Access {
         let steps = steps.iter().map(|&(text, optional)| Step { text: text.to_owned(), optional }).collect();
         Access { steps, id: Some(id) }
-    }
-
-    #[test]
-    fn parameters_start_with_the_owner_if_there_is_one() {
-        assert_eq!(number_parameters("a = $0 AND b = $1 AND c = $10", true), "a = $1 AND b = $2 AND c = $11");
-        assert_eq!(number_parameters("b = $1", false), "b = $1");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use chrono::DateTime;
 use my_app::conversations::{
     Conversation, ConversationChanges, Conversations, DisplayMessage, HitlDecision, ListConversations, MessagePage,
-    NewDisplayMessage, Role, ToolStatus,
+    NewDisplayMessage, Role, SearchPage, ToolStatus,
 };
 use my_app::sagents::{Expect, Message, State};
 use serde_json::Map;
@@ -37,7 +37,7 @@ async fn assert_answers(ours: &Conversations, hand: &ByHand) {
     assert_eq!(ours.get_conversation(&SCOPE, one).await.unwrap(), hand.get(one).await);
     assert_eq!(ours.list_conversations(&SCOPE, list()).await.unwrap(), hand.list().await);
     assert_eq!(ours.load_display_messages(&SCOPE, one, MessagePage::first()).await.unwrap(), hand.page(one).await);
-    assert_eq!(ours.search_messages(&SCOPE, "MESSAGE 77", 20).await.unwrap(), hand.search("MESSAGE 77").await);
+    assert_eq!(ours.search_messages(&SCOPE, "MESSAGE 77", SearchPage::first().limit(20)).await.unwrap(), hand.search("MESSAGE 77").await);
     assert_eq!(ours.create_conversation(&SCOPE, new.clone()).await.unwrap(), hand.create(new.clone()).await);
     assert_eq!(
         timeless(renamed(ours, new.id).await),
@@ -154,7 +154,7 @@ async fn message_calls(ours: &Conversations, hand: &ByHand) {
         "search_messages",
         target,
         async |_| "MESSAGE 77",
-        async |text| ours.search_messages(&SCOPE, text, 20).await.unwrap(),
+        async |text| ours.search_messages(&SCOPE, text, SearchPage::first().limit(20)).await.unwrap(),
         async |text| hand.search(text).await,
     )
     .await;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::values::{clean_json, clean_text};
 use super::{Error, Result};
 
-/// A row of `{{ table }}`.
+/// A row of `{{ prefix }}conversations`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Conversation {
 {%- if let Some(owner) = owner %}

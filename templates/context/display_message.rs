@@ -9,7 +9,7 @@ use super::values::{clean_json, clean_text};
 use super::{Error, Result, Role};
 use crate::sagents::{DisplayItem, DisplayKind};
 
-/// A row of `{{ table }}`: one item that a person sees of a conversation.
+/// A row of `{{ prefix }}display_messages`: one item that a person sees of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DisplayMessage {
 {%- if let Some(owner) = owner %}

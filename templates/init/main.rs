@@ -4,8 +4,8 @@
 {% if let Some(import) = scope_import -%}
 use {{ import }};
 {% endif -%}
-use {{ w.public_path }}::{
-    {{ w.context }}, ListConversations, MessagePage, NewConversation, NewDisplayMessage, Role, connect,
+use {{ module }}::{
+    {{ context }}, ListConversations, MessagePage, NewConversation, NewDisplayMessage, Role, connect,
 };
 {%- if uses_uuid %}
 use uuid::Uuid;
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     sqlx::migrate!({{ migrations }}).run(&pool).await?;
     println!("{{ opened }}");
 
-    let conversations = {{ w.context }}::new(pool);
+    let conversations = {{ context }}::new(pool);
     let scope = {{ scope }};
     let new = NewConversation::new().title("A first conversation");
     let conversation = conversations.create_conversation(&scope, new).await?;

@@ -42,7 +42,7 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     let host = &compiled.host;
     host.write("Cargo.toml", include_str!("hosts/new.toml"));
     host.write("my_app/Cargo.toml", &manifest("my_app", "2024", ""));
-    host.write("my_app/src/lib.rs", "//! An application.\n\n#![deny(missing_docs)]\n\npub mod accounts;\n");
+    host.write("my_app/src/lib.rs", &format!("//! An application.\n\n{STRICT}\npub mod accounts;\n"));
     host.write("my_app/src/accounts.rs", include_str!("hosts/accounts.rs"));
     // It inherits its edition and sqlx, without the default features.
     host.write("member/Cargo.toml", include_str!("hosts/member.toml"));
@@ -117,20 +117,31 @@ fn a_host_that_edited_every_generated_file_moves_to_another_owner() {
 const EDITS: &[(&str, &str, &str)] = &[
     (
         "src/conversations/messages.rs",
-        "        let mut stored = self.append(scope, conversation_id, vec![message]).await?;\n        stored.pop()",
-        "        let mut kept = self.append(scope, conversation_id, vec![message]).await?;\n        kept.pop()",
+        "        let message = message.checked()?;\n        self.store\n            \
+         .append_display_message(&owner, conversation_id, &message)",
+        "        let checked = message.checked()?;\n        self.store\n            \
+         .append_display_message(&owner, conversation_id, &checked)",
     ),
     (
         "src/conversations.rs",
         "    /// Creates a conversation. Repeating",
-        "    /// For statements of the application's own.\n    #[must_use]\n    pub fn pool(&self) -> &SqlitePool {\n        \
-         &self.pool\n    }\n\n    /// Creates a conversation. Repeating",
+        "    /// For statements of the application's own.\n    #[must_use]\n    pub fn pool(&self) -> &Pool {\n        \
+         &self.store.pool\n    }\n\n    /// Creates a conversation. Repeating",
     ),
     (
         "src/conversations/conversation.rs",
-        "    /// The agent waits for a person's decision.\n    pub interrupted: bool,\n",
-        "    /// The agent waits for a person's decision.\n    pub interrupted: bool,\n    /// How it is shown.\n    pub color: \
-         String,\n",
+        "    pub interrupted: bool,\n",
+        "    pub interrupted: bool,\n    /// How it is shown.\n    pub color: String,\n",
+    ),
+    (
+        "src/conversations/store/rows.rs",
+        "            inserted_at, updated_at\"#\n",
+        "            inserted_at, updated_at, color\"#\n",
+    ),
+    (
+        "src/conversations/store/rows.rs",
+        "            interrupted: row.try_get(\"interrupted\")?,\n",
+        "            interrupted: row.try_get(\"interrupted\")?,\n            color: row.try_get(\"color\")?,\n",
     ),
     (
         "src/conversations/states.rs",
@@ -140,7 +151,7 @@ const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "src/conversations/display_message.rs",
-        "    /// With an id of the caller's own, so that appending it can be repeated.\n    #[must_use]\n    pub fn \
+        "    /// Sets the message id, so that the append can be repeated.\n    #[must_use]\n    pub fn \
          message_id(mut self, message_id: Uuid) -> Self {\n        self.message_id = message_id;\n        self\n    }\n\n",
         "",
     ),
@@ -191,9 +202,11 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("src/scopes.rs", include_str!("hosts/scopes.rs")),
         ("migrations/0001_owners.down.sql", include_str!("hosts/owners.down.sql")),
         ("tests/concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
+        ("tests/deployment.rs", include_str!("hosts/tests/deployment.rs")),
         ("tests/histories.rs", include_str!("hosts/tests/histories.rs")),
         ("tests/killed.rs", include_str!("hosts/tests/killed.rs")),
         ("tests/migrations.rs", include_str!("hosts/tests/migrations.rs")),
+        ("tests/source/mod.rs", include_str!("hosts/tests/source.rs")),
         ("tests/sessions/conflicts.rs", include_str!("hosts/tests/sessions/conflicts.rs")),
         ("tests/sessions/failing.rs", include_str!("hosts/tests/sessions/failing.rs")),
         ("tests/sessions/main.rs", include_str!("hosts/tests/sessions/main.rs")),
@@ -278,7 +291,7 @@ fn hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
 
     compiled.generate("binary", "gen persistence Binary.Conversations --scope Binary.Accounts.Scope.Scope");
     assert!(host.exists("binary/src/conversations/mod.rs"));
-    assert!(host.read("binary/src/conversations/tests.rs").contains(r#"CREATE TABLE "user" ("user_id" BLOB"#));
+    assert!(host.read("binary/src/conversations/tests/database.rs").contains(r#"CREATE TABLE "user" ("user_id" BLOB"#));
     compiled.generate(
         "binary",
         "gen persistence archive --scope crate::accounts::scope::Scope --owner-type none --table-prefix archive_ \
@@ -312,7 +325,7 @@ fn hosts_on_postgres_pass_their_tests_without_a_warning() {
         "binary",
         "gen persistence Binary.Conversations --scope Binary.Accounts.Scope.Scope --database postgres",
     );
-    assert!(host.read("binary/src/conversations/tests.rs").contains(r#"CREATE TABLE "user" ("user_id" UUID"#));
+    assert!(host.read("binary/src/conversations/tests/database.rs").contains(r#"CREATE TABLE "user" ("user_id" UUID"#));
     // The owner's table is in a schema of its own, which no migration here makes.
     compiled.generate(
         "binary",
@@ -345,12 +358,26 @@ fn write_identity(host: &Host) {
     host.write("identity/src/lib.rs", include_str!("hosts/identity.rs"));
 }
 
+/// Lints that are off by default and that some hosts deny.
+const STRICT: &str = "\
+#![deny(
+    missing_docs,
+    let_underscore_drop,
+    unreachable_pub,
+    unused_results,
+    clippy::future_not_send,
+    clippy::pedantic,
+    clippy::unwrap_used
+)]
+#![forbid(unused_qualifications)]
+";
+
 /// Only a binary, with `mod.rs` files, lines that end as on Windows, and an owner's table whose name is a keyword.
 fn write_binary(host: &Host) {
     let dependencies = "\n[dependencies]\nsqlx = \"0.8\"\nuuid = \"1\"\n";
     for (path, text) in [
         ("Cargo.toml", manifest("binary", "2021", dependencies).as_str()),
-        ("src/main.rs", "mod accounts;\n\nfn main() {\n    println!(\"{}\", accounts::NAME);\n}\n"),
+        ("src/main.rs", &format!("{STRICT}\nmod accounts;\n\nfn main() {{\n    println!(\"{{}}\", accounts::NAME);\n}}\n")),
         ("src/accounts/mod.rs", "pub mod scope;\n\npub const NAME: &str = \"accounts\";\n"),
         ("src/accounts/scope.rs", "use uuid::Uuid;\n\npub struct Scope {\n    pub user_id: Option<Uuid>,\n}\n"),
         (

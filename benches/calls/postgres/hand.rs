@@ -79,6 +79,42 @@ impl ByHand {
     }
 
     pub async fn append(&self, conversation_id: Uuid, items: Vec<NewDisplayMessage>) -> Vec<DisplayMessage> {
+        match <[_; 1]>::try_from(items) {
+            Ok([item]) => vec![self.append_one(conversation_id, item).await],
+            Err(items) => self.append_all(conversation_id, &items).await,
+        }
+    }
+
+    async fn append_one(&self, conversation_id: Uuid, new: NewDisplayMessage) -> DisplayMessage {
+        sqlx::query_as(
+            "WITH conversation AS (
+                 UPDATE sagents_conversations
+                 SET next_sequence = next_sequence + 1, updated_at = greatest(updated_at, $10)
+                 WHERE user_id = $11 AND id = $1
+                 RETURNING next_sequence - 1 AS sequence, updated_at
+             )
+             INSERT INTO sagents_display_messages (user_id, conversation_id, sequence, message_id, item, role,
+                 content_type, content, metadata, tool_call_id, status, inserted_at)
+             SELECT $11, $1, sequence, $2, $3, $4, $5, $6, $7, $8, $9, updated_at FROM conversation
+             RETURNING *",
+        )
+        .bind(conversation_id)
+        .bind(new.message_id)
+        .bind(new.item)
+        .bind(new.role.as_str())
+        .bind(new.content_type.as_str())
+        .bind(&new.content)
+        .bind(Json(&new.metadata))
+        .bind(&new.tool_call_id)
+        .bind(new.status.map(ToolStatus::as_str))
+        .bind(Utc::now())
+        .bind(USER)
+        .fetch_one(&self.0)
+        .await
+        .unwrap()
+    }
+
+    async fn append_all(&self, conversation_id: Uuid, items: &[NewDisplayMessage]) -> Vec<DisplayMessage> {
         sqlx::query_as(
             "WITH new AS (
                  SELECT * FROM unnest(

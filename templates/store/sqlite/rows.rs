@@ -1,5 +1,5 @@
-//! How rows become models. A column that you add to a table goes into its list and into the function
-//! below it.
+//! How rows become models. A column that you add to a table goes into the list of its columns and
+//! into the function below it.
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
@@ -15,7 +15,12 @@ use super::super::{Conversation, DisplayMessage};
 /// The columns of a [`Conversation`].
 macro_rules! conversation_columns {
     () => {
-        r#"{% if let Some(owner) = owner %}{{ owner }}, {% endif %}id, title, scope, metadata, interrupted, inserted_at, updated_at"#
+        r#"
+{%- if let Some(owner) = owner %}
+            {{ owner }},
+{%- endif %}
+            id, title, scope, metadata, interrupted,
+            inserted_at, updated_at"#
     };
 }
 pub(super) use conversation_columns;
@@ -40,7 +45,12 @@ impl FromRow<'_, SqliteRow> for Conversation {
 /// The columns of a [`DisplayMessage`].
 macro_rules! display_message_columns {
     () => {
-        r#"{% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, sequence, message_id, item, role, content_type, content, metadata, tool_call_id, status, inserted_at"#
+        r#"
+{%- if let Some(owner) = owner %}
+            {{ owner }},
+{%- endif %}
+            conversation_id, sequence, message_id, item, role, content_type, content, metadata,
+            tool_call_id, status, inserted_at"#
     };
 }
 pub(super) use display_message_columns;

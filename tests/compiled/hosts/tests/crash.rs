@@ -139,7 +139,7 @@ async fn save(layer: Conversations, id: Uuid, load: Load) {
         state.add_message(Message::user(format!("message {n}")));
         let write_id = Uuid::now_v7();
         let revision = loop {
-            let outcome = layer.save_agent_state_as(&scope, id, &state, expect, write_id);
+            let outcome = layer.save_agent_state_with_id(&scope, id, &state, expect, write_id);
             if let Some(revision) = load.answer(outcome.await).await {
                 break revision;
             }

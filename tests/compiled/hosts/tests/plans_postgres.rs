@@ -2,9 +2,9 @@
 //! every index is there for a statement.
 
 mod database;
+mod source;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use database::Database;
 use matrix::conversations::connect;
@@ -38,8 +38,10 @@ async fn every_statement_goes_by_a_key_and_every_index_is_used() {
     let mut unused: BTreeSet<_> = indexes.into_iter().collect();
     assert_eq!(unused.len(), 6, "{unused:?}");
 
-    let statements = statements();
+    let mut statements = source::statements();
     assert!(statements.len() > 20, "{statements:#?}");
+    // Housekeeping reads the whole table.
+    statements.retain(|statement| !statement.contains("batch AS"));
     for statement in statements {
         let plan = explain(&mut connection, &statement).await;
         assert!(!plan.contains("Seq Scan on"), "{statement}\n{plan}");
@@ -74,24 +76,4 @@ async fn explain(connection: &mut PgConnection, statement: &str) -> String {
         .unwrap();
     let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     lines.join("\n")
-}
-
-/// The SQL of the generated sources, tests aside. Housekeeping goes through the table.
-fn statements() -> Vec<String> {
-    let directory = Path::new("src/conversations");
-    let files = std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let files = files.chain([directory.with_extension("rs")]);
-    let mut statements = Vec::new();
-    for path in files.filter(|path| !path.ends_with("tests.rs")) {
-        let source = std::fs::read_to_string(path).unwrap();
-        let raw = source
-            .split("r#\"")
-            .skip(1)
-            .filter_map(|rest| rest.split_once("\"#"));
-        statements.extend(raw.map(|(statement, _)| statement.trim().to_owned()));
-    }
-    statements.retain(|statement| !statement.contains("batch AS"));
-    statements
 }

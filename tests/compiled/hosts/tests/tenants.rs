@@ -20,7 +20,7 @@ use uuid::Uuid;
 use layer::{
     Change, ContentType, ConversationChanges, ConversationCursor, ConversationOrder,
     DisplayMessage, Error, HitlDecision, ListConversations, MessagePage, MessagePosition,
-    NewConversation, NewDisplayMessage, Role, ToolStatus,
+    NewConversation, NewDisplayMessage, Role, SearchPage, ToolStatus,
 };
 
 const OWNERS: usize = 3;
@@ -359,7 +359,9 @@ impl World {
                 (rows(answer), expected)
             }
             Call::Search(text, limit) => {
-                let answer = context.search_messages(&scope, &text, limit).await;
+                let answer = context
+                    .search_messages(&scope, &text, SearchPage::first().limit(limit))
+                    .await;
                 (rows(answer), Ok(model.search(step.owner, &text, limit)))
             }
             Call::ChangeTool(call_id, status, metadata) => {
@@ -407,12 +409,12 @@ impl World {
                     .resolve_interrupted_tool_result(&scope, id, &call_id, &text)
                     .await;
                 let expected = model.touch(key, |talk| {
-                    let result = talk.newest(&call_id, ContentType::ToolResult);
-                    let Some(item) = result
-                        .filter(|item| item.metadata.get("is_interrupt") == Some(&json!(true)))
-                    else {
+                    let Some(item) = talk.newest(&call_id, ContentType::ToolResult) else {
                         return NOT_FOUND;
                     };
+                    if item.metadata.get("is_interrupt") != Some(&json!(true)) {
+                        return INVALID;
+                    }
                     item.metadata.insert("is_interrupt".into(), json!(false));
                     item.content = clean(&text);
                     Ok(item.row(step.owner, id))

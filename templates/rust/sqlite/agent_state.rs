@@ -1,7 +1,0 @@
-{% extends "rust/agent_state.rs" %}
-
-{% block uses %}
-use sqlx::FromRow;
-{%- endblock %}
-
-{% block derive %}, FromRow{% endblock %}

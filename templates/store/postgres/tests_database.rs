@@ -1,0 +1,130 @@
+//! A database for each test, with only these tables in it{% if stand_in.is_some() %} and a stand-in for the owner's table{% endif %}.
+//!
+//! `DATABASE_URL` names a database on a server whose role may create others.
+
+use std::ops::Deref;
+use std::str::FromStr as _;
+
+use chrono::Utc;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
+use uuid::Uuid;
+
+use super::super::store::{open, timestamp};
+use super::super::{{ '{' }}{{ context }}, Error, Owner};
+
+/// What creates the tables.
+const MIGRATION: &str = {{ migration }};
+
+/// Agent states that cannot be read.
+pub(super) const DAMAGED: [&str; 3] = [
+    "[]",
+    r#"{"version":2}"#,
+    r#"{"version":2,"state":{"messages":[1]}}"#,
+];
+{%- match owner %}
+{%- when Some(owner) %}
+
+pub(super) fn alice() -> Owner {
+    Owner::new({{ owner.alice }})
+}
+
+pub(super) fn bob() -> Owner {
+    Owner::new({{ owner.bob }})
+}
+{%- when None %}
+
+pub(super) fn alice() -> Owner {
+    Owner
+}
+{%- endmatch %}
+
+/// It is dropped on the server when it is dropped here.
+pub(super) struct Database {
+    pub(super) conversations: {{ context }},
+    server: PgConnectOptions,
+    name: String,
+}
+
+impl Database {
+    pub(super) async fn new() -> Self {
+        let Ok(url) = std::env::var("DATABASE_URL") else {
+            panic!("set DATABASE_URL to a PostgreSQL database whose role may create databases");
+        };
+        let server = PgConnectOptions::from_str(&url).unwrap();
+        let name = format!("{{ module }}_{}", Uuid::now_v7().simple());
+        if let Err(error) = command(&server, "CREATE", &name).await {
+            let hint = Error::from(error);
+            panic!("cannot create a database on DATABASE_URL: {:?}, {hint:?}", hint.hint());
+        }
+        let pool = open(server.clone().database(&name)).await.unwrap();
+        let db = Self {
+            conversations: {{ context }}::new(pool.clone()),
+            server,
+            name,
+        };
+{%- if let Some(stand_in) = stand_in %}
+        let stand_in = r#"{{ stand_in.create }}"#;
+        sqlx::raw_sql(stand_in).execute(&pool).await.unwrap();
+{%- endif %}
+        sqlx::raw_sql(MIGRATION).execute(&pool).await.unwrap();
+{%- if let Some(stand_in) = stand_in %}
+        for owner in [alice(), bob()] {
+            let insert = sqlx::query(r#"{{ stand_in.insert }}"#).bind(owner.id());
+            insert.execute(&pool).await.unwrap();
+        }
+{%- endif %}
+        db
+    }
+
+    /// Inserts a state without asking who owns the conversation.
+    pub(super) async fn insert_state(&self, owner: &Owner, id: Uuid) -> sqlx::Result<()> {
+        const INSERT: &str = r#"
+            INSERT INTO {{ agent_states }}
+                (conversation_id, version, revision, write_id, data, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner.column }}{% endif %})
+            VALUES ($1, 2, 1, $1, '{}', $2, $2{% if owner.is_some() %}, $3{% endif %})"#;
+
+        let insert = sqlx::query(INSERT).bind(id).bind(timestamp(Utc::now()));
+        insert{% if owner.is_some() %}.bind(owner.id()){% endif %}.execute(&self.store.pool).await.map(drop)
+    }
+
+    /// Replaces the data of the only state.
+    pub(super) async fn replace_state(&self, data: &str) {
+        const UPDATE: &str = r#"UPDATE {{ agent_states }} SET data = $1::json"#;
+
+        let update = sqlx::query(UPDATE).bind(data).execute(&self.store.pool);
+        assert_eq!(update.await.unwrap().rows_affected(), 1);
+    }
+}
+
+impl Deref for Database {
+    type Target = {{ context }};
+
+    fn deref(&self) -> &{{ context }} {
+        &self.conversations
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // The runtime of the test cannot be blocked on here.
+        let (server, name) = (self.server.clone(), self.name.clone());
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(command(&server, "DROP", &name)).map_err(std::io::Error::other)
+        });
+        if !matches!(dropping.join(), Ok(Ok(()))) {
+            eprintln!("the database {} was not dropped", self.name);
+        }
+    }
+}
+
+/// Creates or drops a database.
+async fn command(server: &PgConnectOptions, verb: &str, name: &str) -> sqlx::Result<()> {
+    let force = if verb == "DROP" { "WITH (FORCE)" } else { "" };
+    let mut connection = server.connect().await?;
+    // sqlx takes only 'static statements; a name cannot be a parameter.
+    let statement: &'static str = format!(r#"{verb} DATABASE "{name}" {force}"#).leak();
+    sqlx::raw_sql(statement).execute(&mut connection).await?;
+    connection.close().await
+}

@@ -1,0 +1,212 @@
+//! A process that runs while the tables change, tables that were not migrated, and what telemetry sees.
+
+mod database;
+
+use std::error::Error as _;
+use std::fmt::{Debug, Write as _};
+use std::sync::{Arc, Mutex};
+
+use database::Database;
+use matrix::conversations::*;
+use matrix::sagents::{Expect, Message, State, ToolCall};
+use matrix::scopes::{Scope, User};
+use serde_json::{Map, json};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use uuid::Uuid;
+
+const SECRET: &str = "a secret of the user's";
+
+#[tokio::test]
+async fn a_column_that_another_process_adds_breaks_no_call() {
+    let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
+    let layer = Conversations::new(connect(&database.url()).await.unwrap());
+    call_everything(&layer).await.unwrap();
+
+    let other = connect(&database.url()).await.unwrap();
+    for table in ["conversations", "agent_states", "display_messages"] {
+        let add = format!("ALTER TABLE sagents_{table} ADD COLUMN color TEXT NOT NULL DEFAULT 'red'");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(add)).execute(&other).await.unwrap();
+    }
+    // Every connection of the pool has prepared the statements before.
+    for _ in 0..10 {
+        call_everything(&layer).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn tables_that_were_not_migrated_are_an_error_with_a_hint() {
+    for change in [
+        "ALTER TABLE sagents_conversations RENAME COLUMN user_id TO team_id",
+        "DROP TABLE sagents_display_messages",
+    ] {
+        let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
+        let pool = connect(&database.url()).await.unwrap();
+        sqlx::raw_sql(change).execute(&pool).await.unwrap();
+        let layer = Conversations::new(pool);
+        let error = match change.split_once(' ') {
+            Some(("ALTER", _)) => {
+                let list = ListConversations::new();
+                layer.list_conversations(&scope(), list).await.unwrap_err()
+            }
+            _ => {
+                let page = SearchPage::first();
+                layer.search_messages(&scope(), "a", page).await.unwrap_err()
+            }
+        };
+        assert_eq!(error.to_string(), "database error");
+        let hint = error.hint().unwrap();
+        assert!(hint.starts_with("run the migrations"), "{hint}");
+        let source = error.source().unwrap().to_string();
+        assert!(source.contains("sagents_display_messages") || source.contains("user_id"), "{source}");
+    }
+}
+
+#[tokio::test]
+async fn every_call_is_a_span_with_the_conversation_and_without_content() {
+    let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
+    let layer = Conversations::new(connect(&database.url()).await.unwrap());
+    let spans = Spans::default();
+    let guard = tracing::subscriber::set_default(spans.clone());
+    let id = call_everything(&layer).await.unwrap();
+    drop(guard);
+
+    let seen = spans.0.lock().unwrap();
+    let names: Vec<_> = seen.iter().map(|(name, _)| *name).collect();
+    for call in CALLS {
+        assert!(names.contains(call), "{call} is no span of {names:?}");
+    }
+    for (name, fields) in seen.iter() {
+        assert!(!fields.contains(SECRET), "{name} {fields}");
+        let is_about_many = ["list_conversations", "search_messages", "delete_conversations_before"].contains(name);
+        assert!(is_about_many || fields.contains(&id.to_string()), "{name} {fields}");
+    }
+}
+
+/// The spans that there should be; tool calls have one for all changes of a status.
+const CALLS: &[&str] = &[
+    "create_conversation",
+    "get_conversation",
+    "update_conversation",
+    "list_conversations",
+    "delete_conversation",
+    "set_interrupted",
+    "save_agent_state_with_id",
+    "load_agent_state",
+    "load_todos",
+    "load_unreadable",
+    "restore_unreadable",
+    "discard_unreadable",
+    "append_display_message",
+    "save_message",
+    "load_display_messages",
+    "clear_display_messages",
+    "search_messages",
+    "change_tool_call",
+    "record_hitl_decision",
+    "resolve_interrupted_tool_result",
+    "delete_conversations_before",
+];
+
+/// Makes every call once, in a new conversation that it deletes at the end.
+async fn call_everything(layer: &Conversations) -> Result<Uuid> {
+    let scope = &scope();
+    let new = NewConversation::new().title(SECRET);
+    let id = layer.create_conversation(scope, new).await?.id;
+    layer.get_conversation(scope, id).await?;
+    let changes = ConversationChanges::default().title(SECRET);
+    layer.update_conversation(scope, id, changes).await?;
+    for order_by in [
+        ConversationOrder::UpdatedDesc,
+        ConversationOrder::UpdatedAsc,
+        ConversationOrder::CreatedDesc,
+        ConversationOrder::CreatedAsc,
+    ] {
+        let list = ListConversations::new().order_by(order_by);
+        layer.list_conversations(scope, list).await?;
+    }
+    layer.set_interrupted(scope, id, true).await?;
+
+    let text = NewDisplayMessage::text(Role::User, SECRET);
+    for _ in 0..2 {
+        layer.append_display_message(scope, id, text.clone()).await?;
+    }
+    let mut message = Message::assistant(SECRET);
+    message.tool_calls = vec![ToolCall::new("call_1", "search", json!({ "q": SECRET }))];
+    layer.save_message(scope, id, Uuid::now_v7(), &message).await?;
+    layer.load_display_messages(scope, id, MessagePage::first()).await?;
+    layer.load_display_messages(scope, id, MessagePage::last()).await?;
+    layer.search_messages(scope, SECRET, SearchPage::first()).await?;
+    layer.interrupt_tool_call(scope, id, "call_1", Map::new()).await?;
+    layer.record_hitl_decision(scope, id, "call_1", HitlDecision::Approved).await?;
+    layer.mark_tool_executing(scope, id, "call_1").await?;
+    let is_interrupt = Map::from_iter([("is_interrupt".to_owned(), json!(true))]);
+    let waiting = NewDisplayMessage::tool_result("call_1", SECRET).metadata(is_interrupt);
+    layer.append_display_message(scope, id, waiting).await?;
+    layer.resolve_interrupted_tool_result(scope, id, "call_1", SECRET).await?;
+    layer.complete_tool_call(scope, id, "call_1", Map::new()).await?;
+    layer.clear_display_messages(scope, id).await?;
+
+    let mut state = State::new();
+    state.add_message(Message::user(SECRET));
+    let saved = layer.save_agent_state(scope, id, &state, Expect::NOTHING).await?;
+    layer.save_agent_state(scope, id, &state, Expect::Any).await?;
+    assert!(layer.save_agent_state(scope, id, &state, Expect::Revision(saved)).await.is_err());
+    let loaded = layer.load_agent_state(scope, id).await?;
+    layer.load_todos(scope, id).await?;
+    let expect = Expect::Unreadable(loaded.revision);
+    layer.save_agent_state(scope, id, &state, expect).await?;
+    layer.load_unreadable(scope, id).await?;
+    layer.restore_unreadable(scope, id).await?;
+    layer.discard_unreadable(scope, id).await?;
+    layer.delete_conversations_before(chrono::DateTime::UNIX_EPOCH).await?;
+    layer.delete_conversation(scope, id).await?;
+    Ok(id)
+}
+
+fn scope() -> Scope {
+    Scope {
+        user: User {
+            id: 1,
+            name: "a".into(),
+        },
+    }
+}
+
+/// The spans of the generated code, with their fields as text.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Vec<(&'static str, String)>>>);
+
+impl Subscriber for Spans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span() && metadata.target().starts_with("matrix::conversations") && *metadata.level() == Level::DEBUG
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut fields = Fields::default();
+        span.record(&mut fields);
+        let mut spans = self.0.lock().unwrap();
+        spans.push((span.metadata().name(), fields.0));
+        Id::from_u64(u64::try_from(spans.len()).unwrap())
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, "{field}={value:?} ").unwrap();
+    }
+}

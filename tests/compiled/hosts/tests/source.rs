@@ -1,0 +1,59 @@
+//! The SQL statements in the source of the generated store.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Every constant that is an SQL statement, with the columns put in.
+pub fn statements() -> Vec<String> {
+    let store = Path::new("src/conversations/store");
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let columns = columns(&read(&store.join("rows.rs")));
+    let mut sources = vec![read(&store.with_extension("rs"))];
+    sources.extend(
+        fs::read_dir(store)
+            .unwrap()
+            .map(|entry| read(&entry.unwrap().path())),
+    );
+    let constants = sources.iter().flat_map(|source| {
+        let bodies = source.split(": &str =").skip(1);
+        bodies.filter_map(|body| Some(body.split_once(';')?.0))
+    });
+    let statements = constants.map(|body| text(body, &columns));
+    let verbs = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
+    statements
+        .filter(|text| verbs.iter().any(|verb| text.starts_with(verb)))
+        .collect()
+}
+
+/// The lists of columns, by the macros that hold them.
+fn columns(rows: &str) -> BTreeMap<String, String> {
+    let macros = rows.split("macro_rules! ").skip(1);
+    macros
+        .map(|text| {
+            let (name, rest) = text.split_once(' ').unwrap();
+            (format!("{name}!()"), literals(rest).remove(0))
+        })
+        .collect()
+}
+
+/// A literal, or what `concat!` makes of several.
+fn text(body: &str, columns: &BTreeMap<String, String>) -> String {
+    let mut body = body.to_owned();
+    for (name, list) in columns {
+        body = body.replace(name, &format!("r#\"{list}\"#"));
+    }
+    literals(&body).concat().trim().to_owned()
+}
+
+fn literals(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = source;
+    while let Some(start) = rest.find('"') {
+        let end = if rest[..start].ends_with("r#") { "\"#" } else { "\"" };
+        let (literal, after) = rest[start + 1..].split_once(end).unwrap();
+        found.push(literal.to_owned());
+        rest = after;
+    }
+    found
+}
