@@ -1,0 +1,272 @@
+//! The statements for conversations.
+
+use chrono::{DateTime, Utc};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::super::{
+    Change, Conversation, ConversationChanges, ConversationCursor, ConversationOrder, Error,
+    ListConversations, NewConversation, Owner, Result,
+};
+use super::rows::conversation_columns;
+use super::{Store, retry, timestamp};
+
+impl Store {
+    pub(crate) async fn create_conversation(
+        &self,
+        owner: &Owner,
+        new: &NewConversation,
+    ) -> Result<Conversation> {
+        // The update changes nothing: it makes RETURNING return an existing row.
+        const INSERT: &str = concat!(r#"
+            INSERT INTO {{ conversations }} AS c
+                (id, title, scope, metadata, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+            VALUES ($1::uuid, $2::text, $3::jsonb, $4::jsonb, $5::timestamptz, $5::timestamptz{% if owner.is_some() %}, $6{% endif %})
+            ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}id) DO UPDATE SET title = c.title
+            RETURNING "#, conversation_columns!());
+
+        retry(|| async {
+            let created = sqlx::query_as(INSERT)
+                .bind(new.id)
+                .bind(&new.title)
+                .bind(Json(owner.to_json()))
+                .bind(Json(&new.metadata))
+                .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_one(&self.pool)
+                .await?;
+            Ok(created)
+        })
+        .await
+    }
+
+    pub(crate) async fn get_conversation(&self, owner: &Owner, id: Uuid) -> Result<Conversation> {
+        const SELECT: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#);
+
+        sqlx::query_as(SELECT)
+            .bind(id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_optional(&self.pool)
+            .await?
+            .ok_or(Error::NotFound)
+    }
+
+    pub(crate) async fn update_conversation(
+        &self,
+        owner: &Owner,
+        id: Uuid,
+        changes: &ConversationChanges,
+    ) -> Result<Conversation> {
+        const UPDATE: &str = concat!(r#"
+            UPDATE {{ conversations }} AS c
+            SET title = CASE WHEN $2::boolean THEN $3::text ELSE c.title END,
+                metadata = coalesce($4::jsonb, c.metadata),
+                updated_at = greatest(c.updated_at, $5::timestamptz)
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $6 AND {% endif %}c.id = $1::uuid
+            RETURNING "#, conversation_columns!());
+
+        let (set_title, title) = match &changes.title {
+            Change::Keep => (false, None),
+            Change::To(title) => (true, title.as_ref()),
+        };
+        let metadata = match &changes.metadata {
+            Change::Keep => None,
+            Change::To(metadata) => Some(Json(metadata)),
+        };
+        retry(|| async {
+            let updated: Option<Conversation> = sqlx::query_as(UPDATE)
+                .bind(id)
+                .bind(set_title)
+                .bind(title)
+                .bind(metadata)
+                .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_optional(&self.pool)
+                .await?;
+            updated.ok_or(Error::NotFound)
+        })
+        .await
+    }
+
+    pub(crate) async fn set_interrupted(
+        &self,
+        owner: &Owner,
+        id: Uuid,
+        interrupted: bool,
+    ) -> Result<Conversation> {
+        const UPDATE: &str = concat!(r#"
+            UPDATE {{ conversations }} AS c
+            SET interrupted = $2::boolean, updated_at = greatest(c.updated_at, $3::timestamptz)
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1::uuid
+            RETURNING "#, conversation_columns!());
+
+        retry(|| async {
+            let updated: Option<Conversation> = sqlx::query_as(UPDATE)
+                .bind(id)
+                .bind(interrupted)
+                .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_optional(&self.pool)
+                .await?;
+            updated.ok_or(Error::NotFound)
+        })
+        .await
+    }
+
+    pub(crate) async fn delete_conversation(&self, owner: &Owner, id: Uuid) -> Result<()> {
+        const DELETE: &str = r#"
+            DELETE FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
+
+        retry(|| async {
+            let deleted = sqlx::query(DELETE)
+                .bind(id)
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .execute(&self.pool)
+                .await?;
+            if deleted.rows_affected() == 0 {
+                return Err(Error::NotFound);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn list_conversations(
+        &self,
+        owner: &Owner,
+        list: &ListConversations,
+    ) -> Result<Vec<Conversation>> {
+        const UPDATED_DESC: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}(c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint"#);
+        const UPDATED_ASC: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}(c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at, c.id LIMIT $1::bigint"#);
+        const CREATED_DESC: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id < $2::uuid
+            ORDER BY c.id DESC LIMIT $1::bigint"#);
+        const CREATED_ASC: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id > $2::uuid
+            ORDER BY c.id LIMIT $1::bigint"#);
+
+        let (sql, start, by_time) = match list.order_by {
+            ConversationOrder::UpdatedDesc => (UPDATED_DESC, ConversationCursor::LAST, true),
+            ConversationOrder::UpdatedAsc => (UPDATED_ASC, ConversationCursor::FIRST, true),
+            ConversationOrder::CreatedDesc => (CREATED_DESC, ConversationCursor::LAST, false),
+            ConversationOrder::CreatedAsc => (CREATED_ASC, ConversationCursor::FIRST, false),
+        };
+        let after = list.after.unwrap_or(start);
+        let limit = list.limit.min(ListConversations::MAX_LIMIT);
+        let mut query = sqlx::query_as(sql).bind(i64::from(limit));
+        if by_time {
+            query = query.bind(timestamp(after.updated_at));
+        }
+        let page = query
+            .bind(after.id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        Ok(page)
+    }
+
+    pub(crate) async fn delete_conversations_before(&self, cutoff: DateTime<Utc>) -> Result<u64> {
+{%- match owner %}
+{%- when Some(owner) %}
+        // For a condition on the pair (owner, id) the planner uses the first column only, and would
+        // read all rows of an owner in every batch.
+        const DELETE: &str = r#"
+            WITH own AS (
+                SELECT c.{{ owner }}, c.id, c.updated_at FROM {{ conversations }} AS c
+                WHERE c.{{ owner }} = $3 AND c.id > $2::uuid
+                ORDER BY c.id LIMIT 1000
+            ), others AS (
+                SELECT c.{{ owner }}, c.id, c.updated_at FROM {{ conversations }} AS c
+                WHERE c.{{ owner }} > $3
+                ORDER BY c.{{ owner }}, c.id LIMIT 1000
+            ), batch AS (
+                SELECT b.{{ owner }}, b.id, b.updated_at FROM own AS b
+                UNION ALL
+                SELECT b.{{ owner }}, b.id, b.updated_at FROM others AS b
+                ORDER BY {{ owner }}, id LIMIT 1000
+            ), deleted AS (
+                DELETE FROM {{ conversations }} AS c USING batch AS b
+                WHERE b.updated_at < $1::timestamptz AND c.updated_at < $1::timestamptz
+                  AND c.{{ owner }} = b.{{ owner }} AND c.id = b.id
+                RETURNING c.id
+            )
+            SELECT (SELECT count(*) FROM deleted), b.id, b.{{ owner }} FROM batch AS b
+            ORDER BY b.{{ owner }} DESC, b.id DESC LIMIT 1"#;
+
+        let cutoff = timestamp(cutoff);
+        let (mut last_id, mut last_owner) = (Uuid::nil(), {{ least_key }});
+        let mut total = 0;
+        loop {
+            let batch: Option<(i64, Uuid, {{ key_type }})> = retry(|| async {
+                let batch = sqlx::query_as(DELETE)
+                    .bind(cutoff)
+                    .bind(last_id)
+                    .bind(&last_owner)
+                    .fetch_optional(&self.pool)
+                    .await?;
+                Ok(batch)
+            })
+            .await?;
+            let Some((deleted, id, owner)) = batch else {
+                return Ok(total);
+            };
+            (last_id, last_owner) = (id, owner);
+            total += deleted.unsigned_abs();
+        }
+{%- when None %}
+        const DELETE: &str = r#"
+            WITH batch AS (
+                SELECT c.id, c.updated_at FROM {{ conversations }} AS c
+                WHERE c.id > $2::uuid ORDER BY c.id LIMIT 1000
+            ), deleted AS (
+                DELETE FROM {{ conversations }} AS c USING batch AS b
+                WHERE b.updated_at < $1::timestamptz AND c.updated_at < $1::timestamptz AND c.id = b.id
+                RETURNING c.id
+            )
+            SELECT (SELECT count(*) FROM deleted), b.id FROM batch AS b ORDER BY b.id DESC LIMIT 1"#;
+
+        let cutoff = timestamp(cutoff);
+        let mut last_id = Uuid::nil();
+        let mut total = 0;
+        loop {
+            let batch: Option<(i64, Uuid)> = retry(|| async {
+                let batch = sqlx::query_as(DELETE)
+                    .bind(cutoff)
+                    .bind(last_id)
+                    .fetch_optional(&self.pool)
+                    .await?;
+                Ok(batch)
+            })
+            .await?;
+            let Some((deleted, id)) = batch else {
+                return Ok(total);
+            };
+            last_id = id;
+            total += deleted.unsigned_abs();
+        }
+{%- endmatch %}
+    }
+}

@@ -1,0 +1,325 @@
+//! The statements for display messages.
+
+use chrono::Utc;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::super::{
+    DisplayMessage, Error, MessagePage, MessagePosition, NewDisplayMessage, Owner, Result,
+    SearchCursor, SearchPage, ToolStatus,
+};
+use super::rows::{display_message_columns, joined_display_message};
+use super::{Store, UNIQUE_VIOLATION, code, retry, timestamp};
+
+impl Store {
+    pub(crate) async fn append_display_message(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+        message: &NewDisplayMessage,
+    ) -> Result<DisplayMessage> {
+        const APPEND: &str = concat!(r#"
+            WITH conversation AS (
+                UPDATE {{ conversations }} AS c
+                SET next_sequence = c.next_sequence + 1,
+                    updated_at = greatest(c.updated_at, $10::timestamptz)
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $11 AND {% endif %}c.id = $1::uuid
+                RETURNING c.id, c.next_sequence - 1 AS sequence, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+            )
+            INSERT INTO {{ display_messages }} AS m
+                (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
+                 tool_call_id, status, inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+            SELECT c.id, c.sequence, $2::uuid, $3::integer, $4::text, $5::text, $6::text, $7::jsonb,
+                   $8::text, $9::text, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+            FROM conversation AS c
+            RETURNING "#, display_message_columns!());
+
+        retry(|| async {
+            let appended = sqlx::query_as(APPEND)
+                .bind(conversation_id)
+                .bind(message.message_id)
+                .bind(message.item)
+                .bind(message.role.as_str())
+                .bind(message.content_type.as_str())
+                .bind(&message.content)
+                .bind(Json(&message.metadata))
+                .bind(&message.tool_call_id)
+                .bind(message.status.map(ToolStatus::as_str))
+                .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_optional(&self.pool)
+                .await;
+            match appended {
+                // The item exists, and the statement was undone.
+                Err(error) if code(&error).as_deref() == Some(UNIQUE_VIOLATION) => {
+                    let stored = self.stored_item(owner, conversation_id, message).await?;
+                    stored.ok_or(Error::Database(error))
+                }
+                appended => appended?.ok_or(Error::NotFound),
+            }
+        })
+        .await
+    }
+
+    async fn stored_item(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+        message: &NewDisplayMessage,
+    ) -> Result<Option<DisplayMessage>> {
+        const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
+            FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1::uuid
+              AND m.message_id = $2::uuid AND m.item = $3::integer"#);
+
+        let stored = sqlx::query_as(SELECT)
+            .bind(conversation_id)
+            .bind(message.message_id)
+            .bind(message.item)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_optional(&self.pool)
+            .await?;
+        Ok(stored)
+    }
+
+    /// Appends items of one message; those that exist are returned as they are.
+    pub(crate) async fn append_display_messages(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+        messages: &[NewDisplayMessage],
+    ) -> Result<Vec<DisplayMessage>> {
+        // Only missing items take a sequence, and the conversation is touched only if there are any.
+        // If a concurrent writer inserts one of them first, the unique key undoes this statement, and
+        // the next attempt finds that item.
+        const APPEND: &str = concat!(r#"
+            WITH present AS (
+                SELECT "#, display_message_columns!(), r#"
+                FROM {{ display_messages }} AS m
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1::uuid
+                  AND m.message_id = $2::uuid AND m.item = ANY ($3::integer[])
+            ), missing AS (
+                SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id, n.status,
+                       row_number() OVER (ORDER BY n.item) AS place
+                FROM unnest(
+                    $3::integer[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[], $9::text[]
+                ) AS n (item, role, content_type, content, metadata, tool_call_id, status)
+                WHERE n.item NOT IN (SELECT m.item FROM present AS m)
+            ), conversation AS (
+                UPDATE {{ conversations }} AS c
+                SET next_sequence = c.next_sequence + (SELECT count(*) FROM missing),
+                    updated_at = greatest(c.updated_at, $10::timestamptz)
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $11 AND {% endif %}c.id = $1::uuid
+                  AND EXISTS (SELECT FROM missing)
+                RETURNING c.id, c.next_sequence - (SELECT count(*) FROM missing) - 1 AS last_sequence,
+                          c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+            ), inserted AS (
+                INSERT INTO {{ display_messages }} AS m
+                    (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
+                     tool_call_id, status, inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+                SELECT c.id, c.last_sequence + n.place, $2::uuid, n.item, n.role, n.content_type, n.content,
+                       n.metadata, n.tool_call_id, n.status, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+                FROM conversation AS c, missing AS n
+                RETURNING "#, display_message_columns!(), r#"
+            )
+            SELECT "#, display_message_columns!(), r#" FROM present AS m
+            UNION ALL
+            SELECT "#, display_message_columns!(), r#" FROM inserted AS m
+            ORDER BY item"#);
+
+        let [first, ..] = messages else {
+            return Ok(Vec::new());
+        };
+        let items: Vec<_> = messages.iter().map(|new| new.item).collect();
+        let roles: Vec<_> = messages.iter().map(|new| new.role.as_str()).collect();
+        let types: Vec<_> = messages.iter().map(|new| new.content_type.as_str()).collect();
+        let contents: Vec<_> = messages.iter().map(|new| new.content.as_str()).collect();
+        let metadata: Vec<_> = messages.iter().map(|new| Json(&new.metadata)).collect();
+        let calls: Vec<_> = messages.iter().map(|new| new.tool_call_id.as_deref()).collect();
+        let statuses: Vec<_> = messages.iter().map(|new| new.status.map(ToolStatus::as_str)).collect();
+        retry(|| async {
+            let stored: Vec<DisplayMessage> = sqlx::query_as(APPEND)
+                .bind(conversation_id)
+                .bind(first.message_id)
+                .bind(&items)
+                .bind(&roles)
+                .bind(&types)
+                .bind(&contents)
+                .bind(&metadata)
+                .bind(&calls)
+                .bind(&statuses)
+                .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_all(&self.pool)
+                .await?;
+            if stored.is_empty() {
+                return Err(Error::NotFound);
+            }
+            Ok(stored)
+        })
+        .await
+    }
+
+    pub(crate) async fn load_display_messages(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+        page: MessagePage,
+    ) -> Result<Vec<DisplayMessage>> {
+        // The left join tells a conversation without messages from one that does not exist.
+        const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
+            FROM {{ conversations }} AS c
+            LEFT JOIN (
+                SELECT "#, display_message_columns!(), r#"
+                FROM {{ display_messages }} AS m
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1::uuid AND m.sequence > $2::bigint
+                ORDER BY m.sequence LIMIT $3::bigint
+            ) AS m ON TRUE
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1::uuid
+            ORDER BY m.sequence"#);
+        const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
+            FROM {{ conversations }} AS c
+            LEFT JOIN (
+                SELECT "#, display_message_columns!(), r#"
+                FROM {{ display_messages }} AS m
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1::uuid AND m.sequence < $2::bigint
+                ORDER BY m.sequence DESC LIMIT $3::bigint
+            ) AS m ON TRUE
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1::uuid
+            ORDER BY m.sequence"#);
+
+        let (sql, bound) = match page.from {
+            MessagePosition::First => (FORWARD, -1),
+            MessagePosition::Last => (BACKWARD, i64::MAX),
+            MessagePosition::After(sequence) => (FORWARD, sequence),
+            MessagePosition::Before(sequence) => (BACKWARD, sequence),
+        };
+        let rows = sqlx::query(sql)
+            .bind(conversation_id)
+            .bind(bound)
+            .bind(i64::from(page.limit.min(MessagePage::MAX_LIMIT)))
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        if rows.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let messages = rows.iter().filter_map(|row| joined_display_message(row).transpose());
+        Ok(messages.collect::<sqlx::Result<_>>()?)
+    }
+
+    pub(crate) async fn clear_display_messages(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+    ) -> Result<u64> {
+        const CLEAR: &str = r#"
+            WITH conversation AS (
+                UPDATE {{ conversations }} AS c SET updated_at = greatest(c.updated_at, $2::timestamptz)
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid
+                RETURNING c.id
+            ), deleted AS (
+                DELETE FROM {{ display_messages }} AS m USING conversation AS c
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = c.id
+                RETURNING m.sequence
+            )
+            SELECT (SELECT count(*) FROM deleted) FROM conversation"#;
+
+        retry(|| async {
+            let deleted: Option<i64> = sqlx::query_scalar(CLEAR)
+                .bind(conversation_id)
+                .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_optional(&self.pool)
+                .await?;
+            deleted.map(i64::unsigned_abs).ok_or(Error::NotFound)
+        })
+        .await
+    }
+
+    pub(crate) async fn search_messages(
+        &self,
+        owner: &Owner,
+        text: &str,
+        page: SearchPage,
+    ) -> Result<Vec<DisplayMessage>> {
+        // ILIKE is fast but ignores only the case of ASCII letters in this collation; the regular
+        // expression decides.
+        const SEARCH: &str = concat!("SELECT ", display_message_columns!(), r#"
+            FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $7 AND {% endif %}m.content COLLATE "C" ILIKE $1::text ESCAPE '\'
+              AND m.content ~ $2::text
+              AND (m.inserted_at, m.conversation_id, m.sequence) < ($4::timestamptz, $5::uuid, $6::bigint)
+            ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3::bigint"#);
+
+        let after = page.after.unwrap_or(SearchCursor::START);
+        let found = sqlx::query_as(SEARCH)
+            .bind(like_pattern(text))
+            .bind(regex_pattern(text))
+            .bind(i64::from(page.limit.min(SearchPage::MAX_LIMIT)))
+            .bind(timestamp(after.inserted_at))
+            .bind(after.conversation_id)
+            .bind(after.sequence)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        Ok(found)
+    }
+}
+
+/// A pattern for ILIKE, which ignores the case of ASCII letters only: other letters that have a case
+/// match anything.
+fn like_pattern(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in text.chars() {
+        match c {
+            '%' | '_' | '\\' => pattern.extend(['\\', c]),
+            _ if !c.is_ascii() && cases(c).len() > c.len_utf8() => pattern.push('_'),
+            _ => pattern.push(c),
+        }
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// A regular expression, which does not ignore case: every letter becomes a class of its cases.
+fn regex_pattern(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        let cases = cases(c);
+        if cases.len() > c.len_utf8() {
+            pattern.push('[');
+            pattern.push_str(&cases);
+            pattern.push(']');
+        } else {
+            if c.is_ascii_punctuation() {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+    }
+    pattern
+}
+
+/// A letter with its other case, if that is a single letter too.
+fn cases(c: char) -> String {
+    let mut cases = String::from(c);
+    for other in [c.to_lowercase().to_string(), c.to_uppercase().to_string()] {
+        if other.chars().count() == 1 && !cases.contains(&other) {
+            cases += &other;
+        }
+    }
+    cases
+}

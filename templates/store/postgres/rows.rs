@@ -1,0 +1,98 @@
+//! How rows become models. A column that you add to a table goes into its list and into the function
+//! below it.
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer as _;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{FromRow, Row as _};
+{%- if owner_is_uuid_text %}
+use uuid::Uuid;
+{%- endif %}
+
+use super::super::{Conversation, DisplayMessage};
+
+/// The columns of a [`Conversation`], for a statement that calls the row `c`.
+macro_rules! conversation_columns {
+    () => {
+        r#"{% if let Some(owner) = owner %}c.{{ owner }}, {% endif %}c.id, c.title, c.scope, c.metadata, c.interrupted, c.inserted_at, c.updated_at"#
+    };
+}
+pub(super) use conversation_columns;
+
+impl FromRow<'_, PgRow> for Conversation {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self {
+{%- if let Some(field) = owner_field %}
+            {{ field }}: {% if owner_is_uuid_text %}uuid(row, "{{ field }}")?{% else %}row.try_get("{{ field }}")?{% endif %},
+{%- endif %}
+            id: row.try_get("id")?,
+            title: row.try_get("title")?,
+            scope: json(row, "scope")?,
+            metadata: json(row, "metadata")?,
+            interrupted: row.try_get("interrupted")?,
+            inserted_at: row.try_get("inserted_at")?,
+            updated_at: row.try_get("updated_at")?,
+        })
+    }
+}
+
+/// The columns of a [`DisplayMessage`], for a statement that calls the row `m`.
+macro_rules! display_message_columns {
+    () => {
+        r#"{% if let Some(owner) = owner %}m.{{ owner }}, {% endif %}m.conversation_id, m.sequence, m.message_id, m.item, m.role, m.content_type, m.content, m.metadata, m.tool_call_id, m.status, m.inserted_at"#
+    };
+}
+pub(super) use display_message_columns;
+
+impl FromRow<'_, PgRow> for DisplayMessage {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self {
+{%- if let Some(field) = owner_field %}
+            {{ field }}: {% if owner_is_uuid_text %}uuid(row, "{{ field }}")?{% else %}row.try_get("{{ field }}")?{% endif %},
+{%- endif %}
+            conversation_id: row.try_get("conversation_id")?,
+            sequence: row.try_get("sequence")?,
+            message_id: row.try_get("message_id")?,
+            item: row.try_get("item")?,
+            role: named("role", row.try_get("role")?)?,
+            content_type: named("content_type", row.try_get("content_type")?)?,
+            content: row.try_get("content")?,
+            metadata: json(row, "metadata")?,
+            tool_call_id: row.try_get("tool_call_id")?,
+            status: row
+                .try_get::<Option<&str>, _>("status")?
+                .map(|status| named("status", status))
+                .transpose()?,
+            inserted_at: row.try_get("inserted_at")?,
+        })
+    }
+}
+
+/// The display message of a row, if an outer join found one.
+pub(super) fn joined_display_message(row: &PgRow) -> sqlx::Result<Option<DisplayMessage>> {
+    let sequence: Option<i64> = row.try_get("sequence")?;
+    sequence.map(|_| DisplayMessage::from_row(row)).transpose()
+}
+
+/// A value that is stored as the name that serde gives it.
+pub(super) fn named<'a, T: Deserialize<'a>>(column: &str, name: &'a str) -> sqlx::Result<T> {
+    T::deserialize(name.into_deserializer()).map_err(|error: serde::de::value::Error| sqlx::Error::ColumnDecode {
+        index: column.into(),
+        source: error.into(),
+    })
+}
+
+fn json<T: for<'a> Deserialize<'a>>(row: &PgRow, column: &str) -> sqlx::Result<T> {
+    let Json(value) = row.try_get(column)?;
+    Ok(value)
+}
+{%- if owner_is_uuid_text %}
+
+fn uuid(row: &PgRow, column: &str) -> sqlx::Result<Uuid> {
+    Uuid::try_parse(row.try_get(column)?).map_err(|error| sqlx::Error::ColumnDecode {
+        index: column.into(),
+        source: error.into(),
+    })
+}
+{%- endif %}

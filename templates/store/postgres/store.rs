@@ -1,0 +1,166 @@
+//! Every SQL statement of this context, for `PostgreSQL`: connections, retries, errors.
+//!
+//! A call is one statement; only a repeated append, a save that is refused and one that expects
+//! anything need a second. A statement that writes locks the conversation first, so writers of one
+//! conversation wait for each other and do not deadlock. The owner is the last parameter of every
+//! statement. Parameters are cast, and `DO UPDATE` uses none: Citus runs the parts of a statement
+//! separately, and a part cannot infer the types of parameters that it does not use.
+{%- if owner.is_none() %}
+
+#![allow(unused_variables, reason = "conversations have no owner here")]
+{%- endif %}
+
+mod conversations;
+mod messages;
+mod rows;
+mod states;
+mod tool_calls;
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::io::ErrorKind;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _};
+
+use super::{Error, Result};
+
+/// The pool that the context uses.
+pub type Pool = PgPool;
+
+/// Opens a pool with the settings that this layer needs.
+///
+/// - At most 16 connections. Calls are short, so these serve hundreds of agents; a call that finds
+///   none free within ten seconds fails.
+/// - A connection is tested before use only if it was idle for half a minute, so that most calls are
+///   one round trip.
+/// - The server cancels a statement after 30 seconds, and one that waits for a lock after ten. A URL
+///   with options of its own, such as `?options[statement_timeout]=5s`, has only those.
+///
+/// Behind `PgBouncer` in transaction mode, use 1.21 or later with `max_prepared_statements` set and
+/// `ignore_startup_parameters = extra_float_digits, options`; set the timeouts for the role then
+/// (`ALTER ROLE … SET statement_timeout`).
+///
+/// # Errors
+///
+/// [`Error::Invalid`] if this is not the URL of a `PostgreSQL` database, [`Error::Database`] if the
+/// server cannot be reached or refuses the connection.
+pub async fn connect(url: &str) -> Result<Pool> {
+    const EXPECTED: &str =
+        "the database URL must start with postgres://, as in postgres://role@host/database";
+
+    if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Err(Error::Invalid(EXPECTED.into()));
+    }
+    let mut options = PgConnectOptions::from_str(url)?;
+    if options.get_options().is_none() {
+        options = options.options([("statement_timeout", "30s"), ("lock_timeout", "10s")]);
+    }
+    open(options).await
+}
+
+/// Tries a connection first, so that a wrong setting is reported as such and not as a timeout of the
+/// pool.
+pub(super) async fn open(options: PgConnectOptions) -> Result<Pool> {
+    options.connect().await?.close().await?;
+    let pool = PgPoolOptions::new()
+        .max_connections(16)
+        .acquire_timeout(Duration::from_secs(10))
+        .test_before_acquire(false)
+        .before_acquire(|connection, usage| {
+            Box::pin(async move {
+                if usage.idle_for > Duration::from_secs(30) {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        });
+    Ok(pool.connect_lazy_with(options))
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Store {
+    pub(super) pool: Pool,
+}
+
+impl Store {
+    pub(super) fn new(pool: Pool) -> Self {
+        Self { pool }
+    }
+}
+
+/// Repeats a write that collided with another one, a few times.
+async fn retry<T, F>(write: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    const ATTEMPTS: u32 = 4;
+    for attempt in 1..ATTEMPTS {
+        match write().await {
+            Err(Error::Database(error)) if is_collision(&error) => {
+                tokio::time::sleep(Duration::from_millis(5) * 4_u32.pow(attempt)).await;
+            }
+            result => return result,
+        }
+    }
+    write().await
+}
+
+/// A time as it is stored: in microseconds, and not before 4713 BC, where `PostgreSQL` starts.
+pub(super) fn timestamp(time: DateTime<Utc>) -> DateTime<Utc> {
+    let span = TimeDelta::days(365 * 6_000);
+    let time = time.clamp(DateTime::UNIX_EPOCH - span, DateTime::UNIX_EPOCH + span);
+    time.trunc_subsecs(6)
+}
+
+const SERIALIZATION_FAILURE: &str = "40001";
+const DEADLOCK_DETECTED: &str = "40P01";
+const UNIQUE_VIOLATION: &str = "23505";
+
+/// Whether a statement was undone because of a concurrent one. A unique violation is a row that both
+/// inserted; the next attempt finds it.
+fn is_collision(error: &sqlx::Error) -> bool {
+    let collisions = [SERIALIZATION_FAILURE, DEADLOCK_DETECTED, UNIQUE_VIOLATION];
+    code(error).is_some_and(|code| collisions.contains(&&*code))
+}
+
+/// Whether the same call may succeed later. It does not if the database refuses the values, or the
+/// pool was closed.
+pub(super) fn is_transient(error: &sqlx::Error) -> bool {
+    // Classes of SQLSTATE: wrong data, violated constraint, exceeded limit.
+    let refused = ["22", "23", "54"];
+    !matches!(error, sqlx::Error::PoolClosed)
+        && !code(error).is_some_and(|code| refused.iter().any(|class| code.starts_with(class)))
+}
+
+pub(super) fn hint(error: &sqlx::Error) -> Option<&'static str> {
+    match error {
+        sqlx::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            Some("start the server, or correct host and port in the database URL")
+        }
+        sqlx::Error::Tls(_) => Some("enable a `tls-…` feature of sqlx"),
+        sqlx::Error::PoolTimedOut => Some(
+            "the server does not answer, or the pool is too small: check the server, allow more \
+             connections in the pool, or make fewer calls at once",
+        ),
+        _ => match &*code(error)? {
+            "28P01" | "28000" => Some("correct role and password in the database URL"),
+            "3D000" => Some("create the database, for example with `sqlx database create`"),
+            "42501" => {
+                Some("grant the role SELECT, INSERT, UPDATE and DELETE on {{ prefix }}*")
+            }
+            // A missing table, or a missing column.
+            "42P01" | "42703" => Some("run the migrations, for example with `sqlx migrate run`"),
+            "53300" => Some("allow more connections on the server, or fewer in its clients"),
+            _ => None,
+        },
+    }
+}
+
+/// The SQLSTATE of an error that the server returned.
+fn code(error: &sqlx::Error) -> Option<Cow<'_, str>> {
+    error.as_database_error()?.code()
+}
