@@ -405,12 +405,12 @@ macro_rules! plain {
 
 /// The agent runtime, which is the same in every host: plain Rust that this package tests in place.
 pub fn runtime() -> Files {
-    plain!("", "sagents", "display", "json", "message", "persistence", "runtime", "serializer", "state", "todo")
+    plain!("", "sagents", "display", "extensions", "json", "message", "persistence", "serializer", "state", "todo")
 }
 
 /// The module `session` of the runtime.
 pub fn sessions() -> Files {
-    plain!("session/", "session", "coordinator", "event", "handle", "keeper", "ledger", "options", "registry")
+    plain!("session/", "session", "coordinator", "event", "handle", "options", "registry", "state", "task")
 }
 
 /// A context.

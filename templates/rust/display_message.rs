@@ -8,7 +8,9 @@ use uuid::Uuid;
 
 use super::values::{clean_json, clean_text};
 use super::{Error, Result};
-use crate::sagents::{DisplayItem, DisplayKind, MessageRole};
+use crate::sagents::{DisplayItem, DisplayKind};
+
+pub use crate::sagents::Role;
 
 /// A row of `{{ w.prefix }}display_messages`: one item that a person sees.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
@@ -24,6 +26,7 @@ pub struct DisplayMessage {
     /// The place of the item in its message.
     pub item: i32,
     /// Who speaks.
+    #[sqlx(try_from = "String")]
     pub role: Role,
     /// How it is shown.
     pub content_type: ContentType,
@@ -119,13 +122,7 @@ impl NewDisplayMessage {
     }
 
     /// An item of a message as a person sees it.
-    pub(super) fn shown(role: MessageRole, item: DisplayItem) -> Self {
-        let role = match role {
-            MessageRole::System => Role::System,
-            MessageRole::User => Role::User,
-            MessageRole::Assistant => Role::Assistant,
-            MessageRole::Tool => Role::Tool,
-        };
+    pub(super) fn shown(role: Role, item: DisplayItem) -> Self {
         let (content_type, tool_call_id, status) = match item.kind {
             DisplayKind::Text => (ContentType::Text, None, None),
             DisplayKind::Thinking => (ContentType::Thinking, None, None),
@@ -159,34 +156,6 @@ impl NewDisplayMessage {
         self.tool_call_id = self.tool_call_id.as_deref().map(clean_text);
         self.metadata = clean_json(self.metadata)?;
         Ok(self)
-    }
-}
-
-/// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
-#[serde(rename_all = "snake_case")]
-#[sqlx(type_name = "text", rename_all = "snake_case")]
-pub enum Role {
-    /// The person.
-    User,
-    /// The agent.
-    Assistant,
-    /// A tool that the agent called.
-    Tool,
-    /// The application.
-    System,
-}
-
-impl Role {
-    /// As it is stored.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-            Self::Tool => "tool",
-            Self::System => "system",
-        }
     }
 }
 

@@ -35,10 +35,10 @@ impl SessionPersistence for {{ w.context }} {
     fn failure(error: &Error) -> Failure {
         match error {
             Error::Conflict { current } => Failure::Conflict { current: *current },
-            Error::Database(error) if is_collision(error) || !is_lasting(error) => Failure::Passing,
-            _ => Failure::Lasting,
+            Error::Database(error) if is_collision(error) || !is_permanent(error) => Failure::Transient,
+            _ => Failure::Permanent,
         }
     }
 }
 
-{% block is_lasting %}{% endblock %}
+{% block is_permanent %}{% endblock %}
