@@ -113,7 +113,7 @@ async fn intervals(layer: &Conversations) {
         sessions.push(session);
     }
     assert!(coordinator.shutdown(Duration::MAX).await.unsaved.is_empty());
-    let saves = coordinator.figures().saves;
+    let saves = coordinator.stats().saves;
     let expected = SESSIONS as u64 * u64::from(INTERVALS);
     let ratio = format!("{:.2}", saves as f64 / expected as f64);
     println!();

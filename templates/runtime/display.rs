@@ -1,46 +1,48 @@
-//! What a message shows to a person.
+//! Display items: the parts of a message that a page shows.
 
 use serde_json::{Map, Value};
 
+use super::json::Object;
 use super::message::{Content, Message, MessageStatus, PartKind, ToolCall, ToolResult};
 
-/// One thing that a person sees of a message.
+/// One part of a message as a page shows it. A context stores it as a display message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DisplayItem {
-    /// What kind of thing it is.
+    /// How the item is shown.
     pub kind: DisplayKind,
-    /// The text that a person reads.
+    /// The text to show: of a tool call its display text or else its name.
     pub content: String,
-    /// Everything else: a call's arguments, why the model stopped.
+    /// Details: the arguments of a call, whether a result is an error, why the model stopped.
     pub metadata: Map<String, Value>,
 }
 
-/// The kinds of things that a person sees.
+/// How an item is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DisplayKind {
-    /// What was said.
+    /// Plain text.
     Text,
-    /// What the model thought before it spoke.
+    /// The model's reasoning before its answer.
     Thinking,
-    /// A tool that the model calls.
+    /// A call of a tool.
     ToolCall {
-        /// The call.
+        /// [`ToolCall::call_id`].
         call_id: String,
     },
-    /// What a tool answered.
+    /// The result of a tool, or a placeholder while a person has to decide.
     ToolResult {
-        /// The call that it answers.
+        /// The `call_id` of the call that it belongs to.
         call_id: String,
     },
 }
 
-/// The items of a message in their order: texts and thoughts, then tool calls, then tool results.
-/// Pictures and files are for the model. If the model was stopped, the last item says why.
+/// The display items of a message in order: text and thinking, then tool calls, then tool results.
+/// Images and files are left out. If the model stopped early, the last item has a `stop_reason` in
+/// its metadata.
 #[must_use]
 pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     let mut items: Vec<_> = match &message.content {
         None => Vec::new(),
-        Some(Content::Text(text)) => vec![item(DisplayKind::Text, text)],
+        Some(Content::Text(text)) => vec![text_item(DisplayKind::Text, text)],
         Some(Content::Parts(parts)) => parts
             .iter()
             .filter_map(|part| {
@@ -49,22 +51,23 @@ pub fn display_items(message: &Message) -> Vec<DisplayItem> {
                     PartKind::Thinking => DisplayKind::Thinking,
                     _ => return None,
                 };
-                Some(item(kind, part.content.as_deref().unwrap_or_default()))
+                Some(text_item(kind, part.content.as_deref().unwrap_or_default()))
             })
             .collect(),
     };
     items.extend(message.tool_calls.iter().map(call_item));
     items.extend(message.tool_results.iter().map(result_item));
     if let (Some(last), Some(reason)) = (items.last_mut(), stop_reason(message)) {
-        last.metadata.insert("stop_reason".into(), reason.into());
-        if let Some(details) = metadata(message, "stop_details") {
-            last.metadata.insert("stop_details".into(), details.clone());
-        }
+        let metadata = Object::new(&last.metadata).set("stop_reason", reason);
+        let details = metadata_value(message, "stop_details");
+        last.metadata = metadata
+            .set_some("stop_details", details.cloned())
+            .into_map();
     }
     items
 }
 
-fn item(kind: DisplayKind, text: &str) -> DisplayItem {
+fn text_item(kind: DisplayKind, text: &str) -> DisplayItem {
     DisplayItem {
         kind,
         content: text.to_owned(),
@@ -73,59 +76,48 @@ fn item(kind: DisplayKind, text: &str) -> DisplayItem {
 }
 
 fn call_item(call: &ToolCall) -> DisplayItem {
-    let kind = DisplayKind::ToolCall {
-        call_id: call.call_id.clone(),
-    };
-    let mut item = item(kind, call.display_text.as_ref().unwrap_or(&call.name));
-    item.metadata
-        .insert("call_id".into(), call.call_id.clone().into());
-    item.metadata
-        .insert("name".into(), call.name.clone().into());
-    item.metadata.insert(
-        "arguments".into(),
-        call.arguments.clone().unwrap_or_default(),
-    );
-    item.metadata
-        .insert("display_text".into(), call.display_text.clone().into());
-    item
+    let metadata = Object::new(&Map::new())
+        .set("call_id", call.call_id.clone())
+        .set("name", call.name.clone())
+        .set("arguments", call.arguments.clone())
+        .set("display_text", call.display_text.clone());
+    DisplayItem {
+        kind: DisplayKind::ToolCall {
+            call_id: call.call_id.clone(),
+        },
+        content: call.display_text.as_ref().unwrap_or(&call.name).clone(),
+        metadata: metadata.into_map(),
+    }
 }
 
 fn result_item(result: &ToolResult) -> DisplayItem {
-    let kind = DisplayKind::ToolResult {
-        call_id: result.tool_call_id.clone(),
-    };
-    let content = result
-        .content
-        .as_ref()
-        .map(Content::text)
-        .unwrap_or_default();
-    let mut item = item(kind, &content);
-    item.metadata
-        .insert("tool_call_id".into(), result.tool_call_id.clone().into());
-    item.metadata
-        .insert("name".into(), result.name.clone().into());
-    item.metadata
-        .insert("is_error".into(), result.is_error.into());
-    item.metadata
-        .insert("is_interrupt".into(), result.is_interrupt.into());
-    item
+    let metadata = Object::new(&Map::new())
+        .set("tool_call_id", result.tool_call_id.clone())
+        .set("name", result.name.clone())
+        .set("is_error", result.is_error)
+        .set("is_interrupt", result.is_interrupt);
+    let content = result.content.as_ref().map(Content::text);
+    DisplayItem {
+        kind: DisplayKind::ToolResult {
+            call_id: result.tool_call_id.clone(),
+        },
+        content: content.unwrap_or_default(),
+        metadata: metadata.into_map(),
+    }
 }
 
-/// Why the model stopped before it was done.
+/// Why the model stopped early, if it did.
 fn stop_reason(message: &Message) -> Option<&str> {
     match &message.status {
         MessageStatus::Complete => None,
-        MessageStatus::Cancelled if metadata(message, "streaming_error").is_some() => {
+        MessageStatus::Cancelled if metadata_value(message, "streaming_error").is_some() => {
             Some("stream_error")
         }
         status => Some(status.as_str()),
     }
 }
 
-fn metadata<'a>(message: &'a Message, key: &str) -> Option<&'a Value> {
-    message
-        .metadata
-        .as_ref()?
-        .get(key)
-        .filter(|value| !value.is_null())
+fn metadata_value<'a>(message: &'a Message, key: &str) -> Option<&'a Value> {
+    let value = message.metadata.as_ref()?.get(key);
+    value.filter(|value| !value.is_null())
 }

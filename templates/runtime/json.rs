@@ -1,52 +1,52 @@
-//! Reading JSON with the place of every fault, and keeping what is not known.
+//! JSON objects, read key by key with the path of every error, and written with the keys that this
+//! version does not know.
 
 use serde_json::{Map, Value};
 
 use super::serializer::ReadError;
 
-/// How deep a value may be nested and still be read back.
+/// How many objects and arrays of a free-form value may contain each other. With the levels around
+/// it, such a value stays below the 128 levels that `serde_json` reads.
 pub(super) const MAX_DEPTH: usize = 100;
 
-/// An object that is taken apart key by key. What is left at the end is kept as it is.
+/// An object that is read key by key. The keys that are left in the end are kept as they are.
 pub(super) struct Fields {
-    place: String,
+    path: String,
     map: Map<String, Value>,
 }
 
 impl Fields {
-    pub(super) fn of(place: &str, value: Value) -> Result<Self, ReadError> {
+    pub(super) fn new(path: &str, value: Value) -> Result<Self, ReadError> {
         match value {
             Value::Object(map) => Ok(Self {
-                place: place.to_owned(),
+                path: path.to_owned(),
                 map,
             }),
-            other => Err(wrong(place, "an object", &other)),
+            other => Err(unexpected(path, "an object", &other)),
         }
     }
 
-    /// A text that must be there.
-    pub(super) fn text(&mut self, key: &str) -> Result<String, ReadError> {
+    pub(super) fn string(&mut self, key: &str) -> Result<String, ReadError> {
         match self.map.remove(key) {
             Some(Value::String(text)) => Ok(text),
-            other => Err(self.wrong(key, "a text", other)),
+            other => Err(self.unexpected(key, "a string", other)),
         }
     }
 
-    /// A text, unless it is absent or null. A null stays in what is left.
-    pub(super) fn optional_text(&mut self, key: &str) -> Result<Option<String>, ReadError> {
+    pub(super) fn optional_string(&mut self, key: &str) -> Result<Option<String>, ReadError> {
         match self.present(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            other => Err(self.wrong(key, "a text", other)),
+            other => Err(self.unexpected(key, "a string", other)),
         }
     }
 
-    /// `false` if it is absent or null.
-    pub(super) fn flag(&mut self, key: &str) -> Result<bool, ReadError> {
+    /// `false` if the key is absent or null.
+    pub(super) fn bool(&mut self, key: &str) -> Result<bool, ReadError> {
         match self.present(key) {
             None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(flag),
-            other => Err(self.wrong(key, "true or false", other)),
+            Some(Value::Bool(value)) => Ok(value),
+            other => Err(self.unexpected(key, "a boolean", other)),
         }
     }
 
@@ -57,32 +57,44 @@ impl Fields {
         match self.present(key) {
             None => Ok(None),
             Some(Value::Object(map)) => Ok(Some(map)),
-            other => Err(self.wrong(key, "an object", other)),
+            other => Err(self.unexpected(key, "an object", other)),
         }
     }
 
-    /// A list, each item read with its place. An absent, null or empty one stays in what is left.
+    pub(super) fn optional<T>(
+        &mut self,
+        key: &str,
+        read: impl Fn(&str, Value) -> Result<T, ReadError>,
+    ) -> Result<Option<T>, ReadError> {
+        let value = self.present(key);
+        value
+            .map(|value| read(&self.path_of(key), value))
+            .transpose()
+    }
+
+    /// Empty if the key is absent or null. An empty array stays in the rest, so that it is written
+    /// again.
     pub(super) fn list<T>(
         &mut self,
         key: &str,
         read: impl Fn(&str, Value) -> Result<T, ReadError>,
     ) -> Result<Vec<T>, ReadError> {
-        match self.map.get(key) {
-            None | Some(Value::Null) => return Ok(Vec::new()),
-            Some(Value::Array(items)) if items.is_empty() => return Ok(Vec::new()),
-            Some(_) => {}
+        if self
+            .map
+            .get(key)
+            .and_then(Value::as_array)
+            .is_some_and(Vec::is_empty)
+        {
+            return Ok(Vec::new());
         }
-        match self.map.remove(key) {
-            Some(Value::Array(items)) => items
-                .into_iter()
-                .enumerate()
-                .map(|(index, item)| read(&format!("{}[{index}]", self.at(key)), item))
-                .collect(),
-            other => Err(self.wrong(key, "a list", other)),
+        match self.present(key) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(items)) => read_list(&self.path_of(key), items, read),
+            other => Err(self.unexpected(key, "an array", other)),
         }
     }
 
-    /// Whatever is there, unless it is absent or null.
+    /// The value, unless it is null. A null stays in the rest, so that it is written again.
     pub(super) fn present(&mut self, key: &str) -> Option<Value> {
         match self.map.get(key) {
             None | Some(Value::Null) => None,
@@ -90,58 +102,120 @@ impl Fields {
         }
     }
 
-    /// Whatever is there, also null.
+    /// The value, also if it is null.
     pub(super) fn take(&mut self, key: &str) -> Option<Value> {
         self.map.remove(key)
     }
 
-    pub(super) fn at(&self, key: &str) -> String {
-        match self.place.as_str() {
+    pub(super) fn path_of(&self, key: &str) -> String {
+        match self.path.as_str() {
             "" => key.to_owned(),
-            place => format!("{place}.{key}"),
+            path => format!("{path}.{key}"),
         }
     }
 
-    /// What was not taken.
+    /// The keys that were not read.
     pub(super) fn rest(self) -> Map<String, Value> {
         self.map
     }
 
-    fn wrong(&self, key: &str, expected: &str, found: Option<Value>) -> ReadError {
+    fn unexpected(&self, key: &str, expected: &str, found: Option<Value>) -> ReadError {
+        let path = self.path_of(key);
         match found {
-            Some(found) => wrong(&self.at(key), expected, &found),
-            None => {
-                ReadError::damaged(&self.at(key), format!("expected {expected}, found nothing"))
-            }
+            Some(found) => unexpected(&path, expected, &found),
+            None => ReadError::damaged(&path, format!("expected {expected}, found nothing")),
         }
     }
 }
 
-pub(super) fn wrong(place: &str, expected: &str, found: &Value) -> ReadError {
+pub(super) fn read_list<T>(
+    path: &str,
+    items: Vec<Value>,
+    read: impl Fn(&str, Value) -> Result<T, ReadError>,
+) -> Result<Vec<T>, ReadError> {
+    let items = items.into_iter().enumerate();
+    items
+        .map(|(index, item)| read(&format!("{path}[{index}]"), item))
+        .collect()
+}
+
+pub(super) fn unexpected(path: &str, expected: &str, found: &Value) -> ReadError {
     let found = match found {
         Value::Null => "null",
-        Value::Bool(_) => "true or false",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     };
-    ReadError::damaged(place, format!("expected {expected}, found {found}"))
+    ReadError::damaged(path, format!("expected {expected}, found {found}"))
 }
 
-/// The place of a value, if it is nested deeper than [`MAX_DEPTH`].
-pub(super) fn deep(place: &str, value: &Value) -> Option<String> {
-    (!fits(value, MAX_DEPTH)).then(|| place.to_owned())
+/// An object that is written key by key.
+pub(super) struct Object(Map<String, Value>);
+
+impl Object {
+    /// Starts with the keys that this version does not know.
+    pub(super) fn new(extra: &Map<String, Value>) -> Self {
+        Self(extra.clone())
+    }
+
+    pub(super) fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
+        drop(self.0.insert(key.to_owned(), value.into()));
+        self
+    }
+
+    /// Leaves the key out if there is no value.
+    pub(super) fn set_some(self, key: &str, value: Option<impl Into<Value>>) -> Self {
+        match value {
+            Some(value) => self.set(key, value),
+            None => self,
+        }
+    }
+
+    /// Leaves the key out if the list is empty.
+    pub(super) fn set_list<T>(self, key: &str, items: &[T], write: fn(&T) -> Value) -> Self {
+        let is_empty = items.is_empty();
+        self.set_some(key, (!is_empty).then(|| write_list(items, write)))
+    }
+
+    pub(super) fn into_map(self) -> Map<String, Value> {
+        self.0
+    }
 }
 
-/// The place of the first value in an object that is nested deeper than [`MAX_DEPTH`].
-pub(super) fn deep_in(place: &str, map: &Map<String, Value>) -> Option<String> {
+impl From<Object> for Value {
+    fn from(object: Object) -> Self {
+        Self::Object(object.0)
+    }
+}
+
+pub(super) fn write_list<T>(items: &[T], write: fn(&T) -> Value) -> Value {
+    items.iter().map(write).collect()
+}
+
+/// The path of a value, if it is nested deeper than [`MAX_DEPTH`].
+pub(super) fn too_deep(path: &str, value: &Value) -> Option<String> {
+    (!fits(value, MAX_DEPTH)).then(|| path.to_owned())
+}
+
+/// The path of the first value in an object that is nested deeper than [`MAX_DEPTH`].
+pub(super) fn too_deep_in(path: &str, map: &Map<String, Value>) -> Option<String> {
     map.iter()
-        .find_map(|(key, value)| deep(&format!("{place}.{key}"), value))
+        .find_map(|(key, value)| too_deep(&format!("{path}.{key}"), value))
 }
 
-/// Whether there are at most so many arrays and objects inside each other. It looks no deeper than
-/// that.
+/// The path that `find` returns for the first item with one.
+pub(super) fn too_deep_item<T>(
+    path: &str,
+    items: &[T],
+    find: impl Fn(&T, &str) -> Option<String>,
+) -> Option<String> {
+    let mut items = items.iter().enumerate();
+    items.find_map(|(index, item)| find(item, &format!("{path}[{index}]")))
+}
+
+/// Whether at most `depth` arrays and objects contain each other. It recurses no deeper than that.
 pub(super) fn fits(value: &Value, depth: usize) -> bool {
     match value {
         Value::Array(items) => depth > 0 && items.iter().all(|item| fits(item, depth - 1)),

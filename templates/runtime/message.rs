@@ -1,71 +1,72 @@
-//! What is said in a conversation with a model: messages, their parts, tool calls and their
-//! results.
+//! Messages between a person, a model and its tools.
+
+use std::str::FromStr;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::json::Fields;
-use super::json::{deep, deep_in, wrong};
+use super::json::{Fields, Object};
+use super::json::{read_list, too_deep, too_deep_in, too_deep_item, unexpected, write_list};
 use super::serializer::ReadError;
 
-/// A message, as the model is sent it or sends it.
+/// A message as it is sent to a model or received from one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Who speaks.
-    pub role: MessageRole,
-    /// What is said.
+    /// The sender.
+    pub role: Role,
+    /// A message that only calls tools, or only has their results, has none.
     pub content: Option<Content>,
-    /// Whether it is whole.
+    /// Whether the sender finished it.
     pub status: MessageStatus,
-    /// What an assistant asks for.
+    /// Only in messages of [`Role::Assistant`].
     pub tool_calls: Vec<ToolCall>,
-    /// What the tools answered.
+    /// Only in messages of [`Role::Tool`].
     pub tool_results: Vec<ToolResult>,
-    /// What providers add: token usage, why the model stopped.
+    /// Data of the provider: token usage, why the model stopped.
     pub metadata: Option<Map<String, Value>>,
-    /// What another version wrote, kept as it is.
+    /// Keys that this version does not know.
     pub extra: Map<String, Value>,
 }
 
 impl Message {
-    /// What the application tells the model.
+    /// Instructions of the application for the model.
     #[must_use]
     pub fn system(text: impl Into<String>) -> Self {
-        Self::new(MessageRole::System, Some(text.into().into()))
+        Self::new(Role::System, Some(text.into().into()))
     }
 
-    /// What a person says.
+    /// A text of a person.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
-        Self::new(MessageRole::User, Some(text.into().into()))
+        Self::new(Role::User, Some(text.into().into()))
     }
 
-    /// What the model says.
+    /// A text of the model.
     #[must_use]
     pub fn assistant(text: impl Into<String>) -> Self {
-        Self::new(MessageRole::Assistant, Some(text.into().into()))
+        Self::new(Role::Assistant, Some(text.into().into()))
     }
 
-    /// An assistant's message that only calls tools.
+    /// A message of the model that only calls tools.
     #[must_use]
     pub fn tool_calls(calls: impl IntoIterator<Item = ToolCall>) -> Self {
-        let mut message = Self::new(MessageRole::Assistant, None);
+        let mut message = Self::new(Role::Assistant, None);
         message.tool_calls = calls.into_iter().collect();
         message
     }
 
-    /// The answers of tools.
+    /// The results of tools that the model called.
     #[must_use]
     pub fn tool_results(results: impl IntoIterator<Item = ToolResult>) -> Self {
-        let mut message = Self::new(MessageRole::Tool, None);
+        let mut message = Self::new(Role::Tool, None);
         message.tool_results = results.into_iter().collect();
         message
     }
 
-    /// A whole message, without tools.
+    /// A complete message without tools.
     #[must_use]
-    pub fn new(role: MessageRole, content: Option<Content>) -> Self {
+    pub fn new(role: Role, content: Option<Content>) -> Self {
         Self {
             role,
             content,
@@ -77,92 +78,74 @@ impl Message {
         }
     }
 
-    pub(super) fn read(place: &str, value: Value) -> Result<Self, ReadError> {
-        let mut fields = Fields::of(place, value)?;
-        let role = fields.text("role")?;
-        let role = MessageRole::read(&role).ok_or_else(|| {
-            ReadError::damaged(&fields.at("role"), format!("{role:?} is no role"))
-        })?;
-        let content = match fields.present("content") {
-            Some(content) => Some(Content::read(&fields.at("content"), content)?),
-            None => None,
-        };
-        let status = fields.optional_text("status")?;
+    pub(super) fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
+        let mut fields = Fields::new(path, value)?;
+        let role = fields.string("role")?;
+        let role = Role::try_from(role)
+            .map_err(|error| ReadError::damaged(&fields.path_of("role"), error.to_string()))?;
+        let content = fields.optional("content", Content::from_json)?;
+        let status = fields.optional_string("status")?;
         let mut message = Self {
             role,
             content,
-            status: status.map_or(MessageStatus::Complete, MessageStatus::read),
-            tool_calls: fields.list("tool_calls", ToolCall::read)?,
-            tool_results: fields.list("tool_results", ToolResult::read)?,
+            status: status.map_or(MessageStatus::Complete, MessageStatus::parse),
+            tool_calls: fields.list("tool_calls", ToolCall::from_json)?,
+            tool_results: fields.list("tool_results", ToolResult::from_json)?,
             metadata: fields.optional_object("metadata")?,
             extra: fields.rest(),
         };
-        message.extra.remove("content");
+        // It is always written, also if it is null.
+        drop(message.extra.remove("content"));
         Ok(message)
     }
 
-    /// The place of a value that is nested too deeply, if there is one.
-    pub(super) fn deep(&self, place: &str) -> Option<String> {
-        let calls = self.tool_calls.iter().enumerate();
-        let results = self.tool_results.iter().enumerate();
-        deep_in(place, &self.extra)
-            .or_else(|| deep_in(&format!("{place}.metadata"), self.metadata.as_ref()?))
-            .or_else(|| self.content.as_ref()?.deep(&format!("{place}.content")))
-            .or_else(|| {
-                calls
-                    .map(|(i, call)| call.deep(&format!("{place}.tool_calls[{i}]")))
-                    .find_map(|deep| deep)
-            })
-            .or_else(|| {
-                results
-                    .map(|(i, result)| result.deep(&format!("{place}.tool_results[{i}]")))
-                    .find_map(|deep| deep)
-            })
+    pub(super) fn to_json(&self) -> Value {
+        Object::new(&self.extra)
+            .set("role", self.role.as_str())
+            .set("content", self.content.as_ref().map(Content::to_json))
+            .set("status", self.status.as_str())
+            .set_list("tool_calls", &self.tool_calls, ToolCall::to_json)
+            .set_list("tool_results", &self.tool_results, ToolResult::to_json)
+            .set_some("metadata", self.metadata.clone())
+            .into()
     }
 
-    pub(super) fn write(&self) -> Value {
-        let mut map = self.extra.clone();
-        map.insert("role".into(), self.role.as_str().into());
-        map.insert(
-            "content".into(),
-            self.content.as_ref().map_or(Value::Null, Content::write),
-        );
-        map.insert("status".into(), self.status.as_str().into());
-        if !self.tool_calls.is_empty() {
-            let calls = self.tool_calls.iter().map(ToolCall::write).collect();
-            map.insert("tool_calls".into(), calls);
-        }
-        if !self.tool_results.is_empty() {
-            let results = self.tool_results.iter().map(ToolResult::write).collect();
-            map.insert("tool_results".into(), results);
-        }
-        if let Some(metadata) = &self.metadata {
-            map.insert("metadata".into(), metadata.clone().into());
-        }
-        map.into()
+    /// The path of a value that is nested too deeply, if there is one.
+    pub(super) fn too_deep(&self, path: &str) -> Option<String> {
+        too_deep_in(path, &self.extra)
+            .or_else(|| too_deep_in(&format!("{path}.metadata"), self.metadata.as_ref()?))
+            .or_else(|| self.content.as_ref()?.too_deep(&format!("{path}.content")))
+            .or_else(|| {
+                let path = format!("{path}.tool_calls");
+                too_deep_item(&path, &self.tool_calls, ToolCall::too_deep)
+            })
+            .or_else(|| {
+                let path = format!("{path}.tool_results");
+                too_deep_item(&path, &self.tool_results, ToolResult::too_deep)
+            })
     }
 }
 
-/// As it is stored.
 impl Serialize for Message {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.write().serialize(serializer)
+        self.to_json().serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        Self::read("message", value).map_err(D::Error::custom)
+        Self::from_json("message", value).map_err(D::Error::custom)
     }
 }
 
-/// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MessageRole {
-    /// The application.
+/// The sender of a message, in agent states and in display messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The application, which instructs the model.
     System,
-    /// The person.
+    /// A person.
     User,
     /// The model.
     Assistant,
@@ -170,8 +153,8 @@ pub enum MessageRole {
     Tool,
 }
 
-impl MessageRole {
-    /// As it is stored.
+impl Role {
+    /// The text that is stored.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -181,29 +164,48 @@ impl MessageRole {
             Self::Tool => "tool",
         }
     }
+}
 
-    fn read(text: &str) -> Option<Self> {
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRole> {
         [Self::System, Self::User, Self::Assistant, Self::Tool]
             .into_iter()
             .find(|role| role.as_str() == text)
+            .ok_or_else(|| UnknownRole(text.to_owned()))
     }
 }
 
-/// Whether the model said all that it had to say.
+/// For columns: `#[sqlx(try_from = "String")]`.
+impl TryFrom<String> for Role {
+    type Error = UnknownRole;
+
+    fn try_from(text: String) -> Result<Self, UnknownRole> {
+        text.parse()
+    }
+}
+
+/// A text that is not a [`Role`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a role")]
+pub struct UnknownRole(pub String);
+
+/// Whether the sender finished a message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum MessageStatus {
-    /// It is whole.
+    /// It is complete.
     Complete,
-    /// Somebody stopped it.
+    /// A person cancelled it, or the stream failed.
     Cancelled,
-    /// It reached the limit of tokens.
+    /// The model reached its token limit.
     Length,
-    /// One that another version knows.
+    /// A status that this version does not know.
     Other(String),
 }
 
 impl MessageStatus {
-    /// As it is stored.
+    /// The text that is stored.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -214,7 +216,7 @@ impl MessageStatus {
         }
     }
 
-    fn read(text: String) -> Self {
+    fn parse(text: String) -> Self {
         match text.as_str() {
             "complete" => Self::Complete,
             "cancelled" => Self::Cancelled,
@@ -224,17 +226,17 @@ impl MessageStatus {
     }
 }
 
-/// A plain text, or parts of several kinds.
+/// The content of a message or of a tool result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
-    /// A plain text.
+    /// Stored as a JSON string.
     Text(String),
-    /// Parts, in their order.
+    /// Stored as a JSON array.
     Parts(Vec<ContentPart>),
 }
 
 impl Content {
-    /// The text in it, without thinking and pictures.
+    /// The text parts, with a blank line between two. Thinking, images and files are left out.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -248,43 +250,30 @@ impl Content {
         }
     }
 
-    fn read(place: &str, value: Value) -> Result<Self, ReadError> {
+    fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
         match value {
             Value::String(text) => Ok(Self::Text(text)),
-            Value::Array(parts) => {
-                let read = |(index, part)| ContentPart::read(&format!("{place}[{index}]"), part);
-                Ok(Self::Parts(
-                    parts
-                        .into_iter()
-                        .enumerate()
-                        .map(read)
-                        .collect::<Result<_, _>>()?,
-                ))
-            }
-            other => Err(wrong(place, "a text or a list of parts", &other)),
+            Value::Array(parts) => read_list(path, parts, ContentPart::from_json).map(Self::Parts),
+            other => Err(unexpected(path, "a string or an array", &other)),
         }
     }
 
-    fn deep(&self, place: &str) -> Option<String> {
-        match self {
-            Self::Text(_) => None,
-            Self::Parts(parts) => parts.iter().enumerate().find_map(|(i, part)| {
-                let place = format!("{place}[{i}]");
-                deep_in(&place, &part.extra)
-                    .or_else(|| deep_in(&format!("{place}.options"), part.options.as_ref()?))
-            }),
-        }
-    }
-
-    fn write(&self) -> Value {
+    fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => text.clone().into(),
-            Self::Parts(parts) => parts.iter().map(ContentPart::write).collect(),
+            Self::Parts(parts) => write_list(parts, ContentPart::to_json),
+        }
+    }
+
+    fn too_deep(&self, path: &str) -> Option<String> {
+        match self {
+            Self::Text(_) => None,
+            Self::Parts(parts) => too_deep_item(path, parts, ContentPart::too_deep),
         }
     }
 }
 
-/// A text becomes a list with one part, as models are sent it.
+/// A list with one text part, which is how providers expect it.
 impl From<String> for Content {
     fn from(text: String) -> Self {
         Self::Parts(vec![ContentPart::text(text)])
@@ -297,33 +286,33 @@ impl From<&str> for Content {
     }
 }
 
-/// A part of a message.
+/// A part of a [`Content`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContentPart {
-    /// What kind of part it is.
+    /// What `content` contains.
     pub kind: PartKind,
-    /// A text, an address, or bytes in base64, as the kind says.
+    /// Text, a URL, or base64, depending on `kind`.
     pub content: Option<String>,
-    /// How it is sent: the media type, the level of detail.
+    /// For the provider: the media type, the level of detail.
     pub options: Option<Map<String, Value>>,
-    /// What another version wrote, kept as it is.
+    /// Keys that this version does not know.
     pub extra: Map<String, Value>,
 }
 
 impl ContentPart {
-    /// A part that is text.
+    /// A part of kind [`PartKind::Text`].
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(PartKind::Text, text)
     }
 
-    /// A part that is a thought.
+    /// A part of kind [`PartKind::Thinking`].
     #[must_use]
     pub fn thinking(text: impl Into<String>) -> Self {
         Self::new(PartKind::Thinking, text)
     }
 
-    /// A part of any kind.
+    /// A part without options.
     #[must_use]
     pub fn new(kind: PartKind, content: impl Into<String>) -> Self {
         Self {
@@ -334,50 +323,51 @@ impl ContentPart {
         }
     }
 
-    fn read(place: &str, value: Value) -> Result<Self, ReadError> {
-        let mut fields = Fields::of(place, value)?;
+    fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
+        let mut fields = Fields::new(path, value)?;
         Ok(Self {
-            kind: PartKind::read(fields.text("type")?),
-            content: fields.optional_text("content")?,
+            kind: PartKind::parse(fields.string("type")?),
+            content: fields.optional_string("content")?,
             options: fields.optional_object("options")?,
             extra: fields.rest(),
         })
     }
 
-    fn write(&self) -> Value {
-        let mut map = self.extra.clone();
-        map.insert("type".into(), self.kind.as_str().into());
-        if let Some(content) = &self.content {
-            map.insert("content".into(), content.clone().into());
-        }
-        if let Some(options) = &self.options {
-            map.insert("options".into(), options.clone().into());
-        }
-        map.into()
+    fn to_json(&self) -> Value {
+        Object::new(&self.extra)
+            .set("type", self.kind.as_str())
+            .set_some("content", self.content.clone())
+            .set_some("options", self.options.clone())
+            .into()
+    }
+
+    fn too_deep(&self, path: &str) -> Option<String> {
+        too_deep_in(path, &self.extra)
+            .or_else(|| too_deep_in(&format!("{path}.options"), self.options.as_ref()?))
     }
 }
 
-/// The kinds of parts.
+/// What a [`ContentPart`] contains.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PartKind {
-    /// What is said.
+    /// Plain text.
     Text,
-    /// What the model thought before it spoke.
+    /// The model's reasoning before its answer.
     Thinking,
-    /// A picture, in base64.
+    /// An image in base64.
     Image,
-    /// A picture, by its address.
+    /// The URL of an image.
     ImageUrl,
-    /// A file, in base64.
+    /// A file in base64.
     File,
-    /// A file, by its address.
+    /// The URL of a file.
     FileUrl,
-    /// One that another version knows.
+    /// A kind that this version does not know.
     Other(String),
 }
 
 impl PartKind {
-    /// As it is stored.
+    /// The text that is stored.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -391,45 +381,42 @@ impl PartKind {
         }
     }
 
-    fn read(text: String) -> Self {
-        let known = [
-            Self::Text,
-            Self::Thinking,
-            Self::Image,
-            Self::ImageUrl,
-            Self::File,
-            Self::FileUrl,
-        ];
-        known
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-            .unwrap_or(Self::Other(text))
+    fn parse(text: String) -> Self {
+        match text.as_str() {
+            "text" => Self::Text,
+            "thinking" => Self::Thinking,
+            "image" => Self::Image,
+            "image_url" => Self::ImageUrl,
+            "file" => Self::File,
+            "file_url" => Self::FileUrl,
+            _ => Self::Other(text),
+        }
     }
 }
 
-/// A tool that an assistant wants to be called.
+/// A call that the model asks the application to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// What its result refers to. Models make it up, and may repeat one.
+    /// The result refers to it. Models choose it, and some use one twice.
     pub call_id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// Usually an object; a text while the model is still writing it.
+    /// Usually an object; a string while the model is still writing it.
     pub arguments: Option<Value>,
-    /// What a person reads instead of the name.
+    /// Shown to a person instead of the name.
     pub display_text: Option<String>,
-    /// Whether the model has written all of it.
+    /// Whether the model finished it.
     pub status: ToolCallStatus,
-    /// `function`.
+    /// Always `function` so far.
     pub kind: String,
-    /// What providers add.
+    /// Data of the provider.
     pub metadata: Option<Map<String, Value>>,
-    /// What another version wrote, kept as it is.
+    /// Keys that this version does not know.
     pub extra: Map<String, Value>,
 }
 
 impl ToolCall {
-    /// A call that is whole.
+    /// A complete call.
     #[must_use]
     pub fn new(call_id: impl Into<String>, name: impl Into<String>, arguments: Value) -> Self {
         Self {
@@ -444,61 +431,54 @@ impl ToolCall {
         }
     }
 
-    fn read(place: &str, value: Value) -> Result<Self, ReadError> {
-        let mut fields = Fields::of(place, value)?;
-        let status = fields.optional_text("status")?;
+    fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
+        let mut fields = Fields::new(path, value)?;
+        let kind = fields.optional_string("type")?;
+        let status = fields.optional_string("status")?;
         Ok(Self {
-            call_id: fields.text("call_id")?,
-            name: fields.text("name")?,
+            call_id: fields.string("call_id")?,
+            name: fields.string("name")?,
             arguments: fields.take("arguments"),
-            display_text: fields.optional_text("display_text")?,
-            status: status.map_or(ToolCallStatus::Complete, ToolCallStatus::read),
-            kind: fields
-                .optional_text("type")?
-                .unwrap_or_else(|| FUNCTION.into()),
+            display_text: fields.optional_string("display_text")?,
+            status: status.map_or(ToolCallStatus::Complete, ToolCallStatus::parse),
+            kind: kind.unwrap_or_else(|| FUNCTION.into()),
             metadata: fields.optional_object("metadata")?,
             extra: fields.rest(),
         })
     }
 
-    fn deep(&self, place: &str) -> Option<String> {
-        deep_in(place, &self.extra)
-            .or_else(|| deep(&format!("{place}.arguments"), self.arguments.as_ref()?))
-            .or_else(|| deep_in(&format!("{place}.metadata"), self.metadata.as_ref()?))
+    fn to_json(&self) -> Value {
+        Object::new(&self.extra)
+            .set("call_id", self.call_id.clone())
+            .set("name", self.name.clone())
+            .set("status", self.status.as_str())
+            .set("type", self.kind.clone())
+            .set_some("arguments", self.arguments.clone())
+            .set_some("display_text", self.display_text.clone())
+            .set_some("metadata", self.metadata.clone())
+            .into()
     }
 
-    fn write(&self) -> Value {
-        let mut map = self.extra.clone();
-        map.insert("call_id".into(), self.call_id.clone().into());
-        map.insert("name".into(), self.name.clone().into());
-        map.insert("status".into(), self.status.as_str().into());
-        map.insert("type".into(), self.kind.clone().into());
-        if let Some(arguments) = &self.arguments {
-            map.insert("arguments".into(), arguments.clone());
-        }
-        if let Some(text) = &self.display_text {
-            map.insert("display_text".into(), text.clone().into());
-        }
-        if let Some(metadata) = &self.metadata {
-            map.insert("metadata".into(), metadata.clone().into());
-        }
-        map.into()
+    fn too_deep(&self, path: &str) -> Option<String> {
+        too_deep_in(path, &self.extra)
+            .or_else(|| too_deep(&format!("{path}.arguments"), self.arguments.as_ref()?))
+            .or_else(|| too_deep_in(&format!("{path}.metadata"), self.metadata.as_ref()?))
     }
 }
 
-/// Whether the model has written all of a call.
+/// Whether the model finished a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ToolCallStatus {
     /// The model is still writing the arguments.
     Incomplete,
-    /// It is whole.
+    /// It can be executed.
     Complete,
-    /// One that another version knows.
+    /// A status that this version does not know.
     Other(String),
 }
 
 impl ToolCallStatus {
-    /// As it is stored.
+    /// The text that is stored.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -508,7 +488,7 @@ impl ToolCallStatus {
         }
     }
 
-    fn read(text: String) -> Self {
+    fn parse(text: String) -> Self {
         match text.as_str() {
             "incomplete" => Self::Incomplete,
             "complete" => Self::Complete,
@@ -517,30 +497,31 @@ impl ToolCallStatus {
     }
 }
 
-/// What a tool answered, or that it waits for a person.
+/// The result of a tool call, or an interrupt: a placeholder for a result that needs a person's
+/// decision first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    /// The call that it answers.
+    /// [`ToolCall::call_id`] of the call.
     pub tool_call_id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: Option<String>,
-    /// What the tool answered.
+    /// The result, or the error message.
     pub content: Option<Content>,
-    /// The tool failed, and the content says why.
+    /// The tool failed.
     pub is_error: bool,
-    /// The call waits for a person's decision; the content is only a placeholder.
+    /// The call waits for a decision; `content` is a placeholder.
     pub is_interrupt: bool,
-    /// What is needed to go on after the decision.
+    /// What the application needs to resume after the decision.
     pub interrupt_data: Option<Value>,
-    /// `function`.
+    /// Always `function` so far.
     pub kind: String,
-    /// What another version wrote, kept as it is. Interrupt data of the Elixir library is here,
-    /// under `interrupt_data_b64`.
+    /// Keys that this version does not know, and `interrupt_data_b64`: interrupt data that only the
+    /// Elixir library can read.
     pub extra: Map<String, Value>,
 }
 
 impl ToolResult {
-    /// An answer.
+    /// The result of a call that succeeded.
     #[must_use]
     pub fn new(
         tool_call_id: impl Into<String>,
@@ -559,7 +540,7 @@ impl ToolResult {
         }
     }
 
-    /// A call that waits for a person.
+    /// A call that waits for a person's decision.
     #[must_use]
     pub fn interrupt(
         tool_call_id: impl Into<String>,
@@ -575,70 +556,57 @@ impl ToolResult {
     }
 
     /// Whether there is interrupt data that only the Elixir library can read.
-    pub(super) fn has_foreign_data(&self) -> bool {
-        self.extra
-            .get(FOREIGN_DATA)
-            .is_some_and(|data| !data.is_null())
+    pub(super) fn has_elixir_data(&self) -> bool {
+        let data = self.extra.get(ELIXIR_DATA);
+        data.is_some_and(|data| !data.is_null())
     }
 
-    /// Turns an interrupt into a failure that the model can read.
+    /// Turns an interrupt into an error that the model can read.
     pub(super) fn demote(&mut self, reason: &str) {
         self.content = Some(Content::Text(reason.to_owned()));
         self.is_error = true;
         self.is_interrupt = false;
         self.interrupt_data = None;
-        self.extra.remove(FOREIGN_DATA);
+        drop(self.extra.remove(ELIXIR_DATA));
     }
 
-    fn read(place: &str, value: Value) -> Result<Self, ReadError> {
-        let mut fields = Fields::of(place, value)?;
-        let content = match fields.present("content") {
-            Some(content) => Some(Content::read(&fields.at("content"), content)?),
-            None => None,
-        };
+    fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
+        let mut fields = Fields::new(path, value)?;
+        let kind = fields.optional_string("type")?;
         Ok(Self {
-            tool_call_id: fields.text("tool_call_id")?,
-            name: fields.optional_text("name")?,
-            content,
-            is_error: fields.flag("is_error")?,
-            is_interrupt: fields.flag("is_interrupt")?,
+            content: fields.optional("content", Content::from_json)?,
+            tool_call_id: fields.string("tool_call_id")?,
+            name: fields.optional_string("name")?,
+            is_error: fields.bool("is_error")?,
+            is_interrupt: fields.bool("is_interrupt")?,
             interrupt_data: fields.take("interrupt_data"),
-            kind: fields
-                .optional_text("type")?
-                .unwrap_or_else(|| FUNCTION.into()),
+            kind: kind.unwrap_or_else(|| FUNCTION.into()),
             extra: fields.rest(),
         })
     }
 
-    fn deep(&self, place: &str) -> Option<String> {
-        deep_in(place, &self.extra)
-            .or_else(|| {
-                deep(
-                    &format!("{place}.interrupt_data"),
-                    self.interrupt_data.as_ref()?,
-                )
-            })
-            .or_else(|| self.content.as_ref()?.deep(&format!("{place}.content")))
+    fn to_json(&self) -> Value {
+        Object::new(&self.extra)
+            .set("tool_call_id", self.tool_call_id.clone())
+            .set("is_error", self.is_error)
+            .set("is_interrupt", self.is_interrupt)
+            .set("type", self.kind.clone())
+            .set_some("name", self.name.clone())
+            .set_some("content", self.content.as_ref().map(Content::to_json))
+            .set_some("interrupt_data", self.interrupt_data.clone())
+            .into()
     }
 
-    fn write(&self) -> Value {
-        let mut map = self.extra.clone();
-        map.insert("tool_call_id".into(), self.tool_call_id.clone().into());
-        map.insert("is_error".into(), self.is_error.into());
-        map.insert("is_interrupt".into(), self.is_interrupt.into());
-        map.insert("type".into(), self.kind.clone().into());
-        if let Some(name) = &self.name {
-            map.insert("name".into(), name.clone().into());
-        }
-        if let Some(content) = &self.content {
-            map.insert("content".into(), content.write());
-        }
-        if let Some(data) = &self.interrupt_data {
-            map.insert("interrupt_data".into(), data.clone());
-        }
-        map.into()
+    fn too_deep(&self, path: &str) -> Option<String> {
+        let data = || {
+            let data = self.interrupt_data.as_ref()?;
+            too_deep(&format!("{path}.interrupt_data"), data)
+        };
+        too_deep_in(path, &self.extra)
+            .or_else(data)
+            .or_else(|| self.content.as_ref()?.too_deep(&format!("{path}.content")))
     }
 }
 
 const FUNCTION: &str = "function";
-const FOREIGN_DATA: &str = "interrupt_data_b64";
+const ELIXIR_DATA: &str = "interrupt_data_b64";

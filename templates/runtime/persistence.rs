@@ -1,4 +1,4 @@
-//! What an agent needs of its storage.
+//! The interface between agents and their storage. The generated contexts implement it.
 
 use std::future::Future;
 use std::hash::Hash;
@@ -10,14 +10,15 @@ use super::message::Message;
 use super::serializer::ReadError;
 use super::state::State;
 
-/// Storage for the states of agents. Every call takes the caller's scope first.
+/// Storage of agent states. Every call takes the scope of the caller.
 pub trait AgentPersistence: Sync {
-    /// Who is asking.
+    /// Identifies the caller and what they may reach.
     type Scope: ?Sized + Sync;
-    /// Why a call did not succeed.
+    /// The error of every call.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Stores a state and answers its revision. A failure is logged and answered.
+    /// Stores a state if `expect` matches the stored one, and returns its revision. Failures are
+    /// logged. A call with a `write_id` that is already stored changes nothing and succeeds.
     fn persist_state(
         &self,
         scope: &Self::Scope,
@@ -26,14 +27,14 @@ pub trait AgentPersistence: Sync {
         context: &PersistContext,
     ) -> impl Future<Output = Result<Revision, Self::Error>> + Send;
 
-    /// The state that was stored last, if there is one.
+    /// Loads the state that was stored last.
     fn load_state(
         &self,
         scope: &Self::Scope,
         context: &LoadContext,
     ) -> impl Future<Output = Result<Loaded, Self::Error>> + Send;
 
-    /// Notes whether the agent waits for a person.
+    /// Stores whether the agent waits for a person's decision.
     fn set_interrupted(
         &self,
         scope: &Self::Scope,
@@ -42,22 +43,22 @@ pub trait AgentPersistence: Sync {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
-/// What [sessions](super::session) need besides: whose they are, and what a person sees of them.
+/// What [sessions](super::session) need in addition: owners, display messages and titles.
 pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + 'static {
-    /// Who owns a conversation. A session is found only by its owner.
+    /// Identifies the owner of a conversation. A session is found only by its owner.
     type Owner: Clone + Eq + Hash + Send + Sync;
-    /// A display message as it was stored.
+    /// A stored display message.
     type DisplayMessage: Send + Sync + 'static;
 
-    /// The owner on whose behalf a scope asks.
+    /// The owner that a scope acts for.
     ///
     /// # Errors
     ///
-    /// If the scope stands for nobody.
+    /// If the scope has no owner.
     fn owner(&self, scope: &Self::Scope) -> Result<Self::Owner, Self::Error>;
 
-    /// Stores what a message shows to a person, in its order. Repeated with the same id, it stores
-    /// nothing twice and answers the same.
+    /// Stores the display items of a message in order. Repeated with the same id, it stores nothing
+    /// and returns the same rows.
     fn save_message(
         &self,
         scope: &Self::Scope,
@@ -66,7 +67,7 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
         message: &Message,
     ) -> impl Future<Output = Result<Vec<Self::DisplayMessage>, Self::Error>> + Send;
 
-    /// Gives the conversation a title.
+    /// Stores the title of the conversation.
     fn set_title(
         &self,
         scope: &Self::Scope,
@@ -74,76 +75,76 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
         title: &str,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// What a failed call means for the next one.
+    /// Decides whether a session repeats a call that returned this error.
     fn failure(error: &Self::Error) -> Failure;
 }
 
-/// What a failed call means for the next one.
+/// Whether to repeat a call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// Somebody else saved the state meanwhile.
+    /// Another writer saved the state. The call fails until that state is loaded.
     Conflict {
-        /// What is there now.
+        /// The stored revision.
         current: Revision,
     },
-    /// Repeated as it is, the call fails again.
-    Lasting,
-    /// The call may succeed later.
-    Passing,
+    /// The same call fails again.
+    Permanent,
+    /// The same call may succeed later.
+    Transient,
 }
 
-/// Counts the saves of a state.
+/// The number of saves of a state: 1 after the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Revision(pub i64);
 
-/// What a save expects to find. A writer that missed a save is told so instead of overwriting it.
+/// What a save expects to be stored. If it finds something else, it fails with a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// Whatever is there is overwritten.
+    /// Anything that can be read; it is overwritten.
     Any,
-    /// This revision, which the writer loaded or saved.
+    /// The revision that the writer loaded or saved.
     Revision(Revision),
-    /// This revision, which the writer could not read: it is kept aside.
+    /// A revision that the writer could not read; it is set aside.
     Unreadable(Revision),
 }
 
 impl Expect {
-    /// Nothing was saved yet.
+    /// No saved state.
     pub const NOTHING: Self = Self::Revision(Revision(0));
 }
 
-/// What was found.
+/// The result of [`AgentPersistence::load_state`].
 #[derive(Debug)]
 pub enum Loaded {
-    /// Nothing was saved yet.
+    /// The conversation has no saved state.
     Nothing,
-    /// A state.
+    /// A state that could be read.
     Saved {
-        /// What the agent knew.
+        /// The state as it was saved.
         state: Box<State>,
-        /// Which save it was.
+        /// For [`Expect::Revision`].
         revision: Revision,
     },
-    /// Something that is no state.
+    /// A damaged state.
     Unreadable {
         /// Why it cannot be read.
         error: ReadError,
-        /// Which save it was.
+        /// For [`Expect::Unreadable`].
         revision: Revision,
     },
 }
 
-/// Whose state is loaded.
+/// The agent and the conversation of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadContext {
-    /// The running agent.
+    /// For logs, and for [`State::agent_id`].
     pub agent_id: String,
-    /// Its conversation.
+    /// The conversation that the agent works for.
     pub conversation_id: Uuid,
 }
 
 impl LoadContext {
-    /// The agent of a conversation is called after it.
+    /// The agent's id is `conversation-` and the id of the conversation.
     #[must_use]
     pub fn new(conversation_id: Uuid) -> Self {
         Self {
@@ -151,56 +152,58 @@ impl LoadContext {
             conversation_id,
         }
     }
+}
 
-    /// The same, for a save with an id of its own.
+/// The agent and the conversation of a save, and its reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersistContext {
+    /// For logs.
+    pub agent_id: String,
+    /// The conversation that the agent works for.
+    pub conversation_id: Uuid,
+    /// Why the state is saved now.
+    pub lifecycle: Lifecycle,
+    /// Identifies the save. A caller who got no reply repeats it with the same context, and it is
+    /// stored once.
+    pub write_id: Uuid,
+}
+
+impl PersistContext {
+    /// A save with a new `write_id`.
     #[must_use]
-    pub fn because(&self, lifecycle: Lifecycle) -> PersistContext {
-        PersistContext {
-            agent_id: self.agent_id.clone(),
-            conversation_id: self.conversation_id,
+    pub fn new(context: &LoadContext, lifecycle: Lifecycle) -> Self {
+        Self {
+            agent_id: context.agent_id.clone(),
+            conversation_id: context.conversation_id,
             lifecycle,
             write_id: Uuid::now_v7(),
         }
     }
 }
 
-/// Whose state is stored, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PersistContext {
-    /// The running agent.
-    pub agent_id: String,
-    /// Its conversation.
-    pub conversation_id: Uuid,
-    /// Why it is stored now.
-    pub lifecycle: Lifecycle,
-    /// Identifies the save: repeated with the same context after a lost answer, it is carried out
-    /// once.
-    pub write_id: Uuid,
-}
-
-/// Why a state is stored.
+/// Why a state is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lifecycle {
-    /// The agent has done its work.
+    /// The agent finished its work.
     Completion,
-    /// A user stopped it.
+    /// A user stopped the agent.
     Cancel,
-    /// It failed.
+    /// The agent failed.
     Error,
-    /// It waits for a person.
+    /// The agent waits for a person's decision.
     Interrupt,
-    /// The conversation was given a title.
+    /// The conversation got a title.
     TitleGenerated,
-    /// The session ends: it was told to, nobody holds it any more, or nobody used it for long.
+    /// The session ends: it was shut down, its last handle was dropped, or it was inactive.
     Shutdown,
-    /// Changes have waited for as long as the session lets them.
+    /// The interval of [`AutoSave`](super::session::AutoSave) is over.
     Interval,
-    /// The application asked for it.
+    /// The application called [`save`](super::session::AgentSession::save).
     Request,
 }
 
 impl Lifecycle {
-    /// As a log shows it.
+    /// The name in logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,11 +1,10 @@
-//! The state as JSON, in versions. It reads what the Elixir library writes, and the other way
-//! round.
+//! The stored form of a [`State`]: a versioned JSON envelope, the same as that of the Elixir library.
 
 use chrono::{SecondsFormat, Utc};
 use serde_json::{Map, Value};
 
-use super::json::{Fields, MAX_DEPTH};
-use super::json::{deep_in, fits, wrong};
+use super::json::{Fields, MAX_DEPTH, Object};
+use super::json::{fits, too_deep_in, too_deep_item, unexpected, write_list};
 use super::message::Message;
 use super::state::State;
 use super::todo::Todo;
@@ -15,43 +14,43 @@ use super::todo::Todo;
 #[non_exhaustive]
 pub enum ReadError {
     /// A newer version of the application wrote it.
-    #[error("the state is of version {version}; this code reads versions up to {VERSION}")]
+    #[error("the state has version {version}; this code reads versions up to {VERSION}")]
     FutureVersion {
-        /// The version that it is of.
+        /// The version in the envelope.
         version: u64,
     },
-    /// It is no state.
-    #[error("the state is damaged: {place}: {reason}")]
+    /// It is not JSON, or not a state.
+    #[error("the state is damaged: {path}: {reason}")]
     Damaged {
-        /// Where the damage is: `state.messages[3].role`.
-        place: String,
-        /// What is wrong there.
+        /// The place of the error, for example `state.messages[3].role`.
+        path: String,
+        /// What was expected there.
         reason: String,
     },
 }
 
 impl ReadError {
-    pub(super) fn damaged(place: &str, reason: impl Into<String>) -> Self {
-        let place = if place.is_empty() { "the whole" } else { place };
+    pub(super) fn damaged(path: &str, reason: impl Into<String>) -> Self {
+        let path = if path.is_empty() { "root" } else { path };
         Self::Damaged {
-            place: place.to_owned(),
+            path: path.to_owned(),
             reason: reason.into(),
         }
     }
 }
 
-/// Why a state cannot be written.
+/// A state cannot be stored because it could not be read back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place} is nested deeper than 100")]
+#[error("{path} is nested deeper than {MAX_DEPTH}")]
 pub struct TooDeep {
-    /// Where the value is.
-    pub place: String,
+    /// The place of the value, for example `state.metadata.plan`.
+    pub path: String,
 }
 
 const VERSION: i32 = 2;
 
-/// Each step turns a state of its version into one of the next; the first is for version 1.
-const STEPS: &[fn(&mut Map<String, Value>)] = &[rename_task_argument];
+/// `MIGRATIONS[n]` turns a state of version `n + 1` into one of version `n + 2`.
+const MIGRATIONS: &[fn(&mut Map<String, Value>)] = &[rename_task_argument];
 
 /// The version that is written.
 #[must_use]
@@ -59,156 +58,139 @@ pub fn current_version() -> i32 {
     VERSION
 }
 
-/// The state in its envelope as text, to the byte as it is stored.
+/// The envelope as JSON text, as it is stored.
 ///
 /// # Errors
 ///
-/// [`TooDeep`] if a value is nested deeper than can be read back.
+/// [`TooDeep`] if a value is nested too deeply to be read back.
 pub fn to_text(state: &State) -> Result<String, TooDeep> {
     serialize_server_state(state).map(|envelope| envelope.to_string())
 }
 
-/// Reads what [`to_text`] wrote, or whatever else is there.
+/// Reads the text of an envelope.
 ///
 /// # Errors
 ///
-/// [`ReadError`] if it is damaged, or of a version that this code does not know.
+/// [`ReadError`] if it is damaged, or has a version that this code does not know.
 pub fn from_bytes(agent_id: impl Into<String>, bytes: &[u8]) -> Result<State, ReadError> {
     let data = serde_json::from_slice(bytes)
-        .map_err(|error| ReadError::damaged("", format!("it is no JSON: {error}")))?;
+        .map_err(|error| ReadError::damaged("", format!("invalid JSON: {error}")))?;
     deserialize_server_state(agent_id, data)
 }
 
-/// The state in its envelope, as it is stored.
+/// The envelope: version, state, time, pending message.
 ///
 /// # Errors
 ///
-/// [`TooDeep`] if a value is nested deeper than can be read back.
+/// [`TooDeep`] if a value is nested too deeply to be read back.
 pub fn serialize_server_state(state: &State) -> Result<Value, TooDeep> {
-    let mut envelope = state.envelope.clone();
-    envelope.insert("version".into(), VERSION.into());
-    envelope.insert("state".into(), write_state(state));
     let now = Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true);
-    envelope.insert("serialized_at".into(), now.into());
-    if let Some(message) = &state.pending_message {
-        envelope.insert("pending_message".into(), message.write());
-    }
-    let envelope = Value::Object(envelope);
-    check(&envelope, state)?;
-    Ok(envelope)
+    let pending = state.pending_message.as_ref();
+    let envelope = Object::new(&state.envelope)
+        .set("version", VERSION)
+        .set("state", state_to_json(state))
+        .set("serialized_at", now)
+        .set_some("pending_message", pending.map(Message::to_json));
+    checked(envelope.into(), state)
 }
 
-/// The messages, todos and metadata.
+/// The `state` part of the envelope: messages, todos and metadata.
 ///
 /// # Errors
 ///
-/// [`TooDeep`] if a value is nested deeper than can be read back.
+/// [`TooDeep`] if a value is nested too deeply to be read back.
 pub fn serialize_state(state: &State) -> Result<Value, TooDeep> {
-    let value = write_state(state);
-    check(&value, state)?;
-    Ok(value)
+    checked(state_to_json(state), state)
 }
 
 /// Reads an envelope. Interrupts stay as they are.
 ///
 /// # Errors
 ///
-/// [`ReadError`] if it is damaged, or of a version that this code does not know.
+/// [`ReadError`] if it is damaged, or has a version that this code does not know.
 pub fn deserialize_server_state(
     agent_id: impl Into<String>,
     data: Value,
 ) -> Result<State, ReadError> {
-    let mut fields = Fields::of("", data)?;
+    let mut fields = Fields::new("", data)?;
     let version = read_version(&mut fields)?;
     let Some(data) = fields.present("state") else {
-        return Err(ReadError::damaged(
-            "state",
-            "expected an object, found nothing",
-        ));
+        let reason = "expected an object, found nothing";
+        return Err(ReadError::damaged("state", reason));
     };
-    let pending = fields.present("pending_message");
-    let mut state = read_state(data, version)?;
+    let mut state = state_from_json(data, version)?;
     state.agent_id = Some(agent_id.into());
-    state.pending_message = match pending {
-        Some(message) => Some(Message::read("pending_message", message)?),
-        None => None,
-    };
-    fields.take("serialized_at");
+    state.pending_message = fields.optional("pending_message", Message::from_json)?;
+    drop(fields.take("serialized_at"));
     state.envelope = fields.rest();
     Ok(state)
 }
 
-/// Reads the `state` part alone, which says nothing of its version, or a whole envelope.
+/// Reads an envelope, or its `state` part alone. The part does not state its version, so it is
+/// migrated from version 1, which changes nothing in a newer one.
 ///
 /// # Errors
 ///
-/// [`ReadError`] if it is damaged, or of a version that this code does not know.
+/// [`ReadError`] if it is damaged, or has a version that this code does not know.
 pub fn deserialize_state(agent_id: impl Into<String>, data: Value) -> Result<State, ReadError> {
     if data.get("state").is_some_and(Value::is_object) && data.get("messages").is_none() {
         return deserialize_server_state(agent_id, data);
     }
-    let mut state = read_state(data, 1)?;
+    let mut state = state_from_json(data, 1)?;
     state.agent_id = Some(agent_id.into());
     Ok(state)
 }
 
-fn write_state(state: &State) -> Value {
-    let mut map = state.extra.clone();
-    map.insert(
-        "messages".into(),
-        state.messages.iter().map(Message::write).collect(),
-    );
-    map.insert(
-        "todos".into(),
-        state.todos.iter().map(Todo::write).collect(),
-    );
-    map.insert("metadata".into(), state.metadata.clone().into());
-    map.into()
+fn state_to_json(state: &State) -> Value {
+    Object::new(&state.extra)
+        .set("messages", write_list(&state.messages, Message::to_json))
+        .set("todos", write_list(&state.todos, Todo::to_json))
+        .set("metadata", state.metadata.clone())
+        .into()
 }
 
-/// A state without a version is of the first.
+/// An envelope without a version has version 1.
 fn read_version(fields: &mut Fields) -> Result<u64, ReadError> {
-    match fields.present("version") {
-        None => Ok(1),
-        // However it is written, a number beyond ours is of the future.
-        Some(found) => match found.as_u64() {
-            _ if found
-                .as_f64()
-                .is_some_and(|version| version > f64::from(VERSION)) =>
-            {
-                let version = found.as_u64().unwrap_or(u64::MAX);
-                Err(ReadError::FutureVersion { version })
-            }
-            Some(version) if version > 0 => Ok(version),
-            _ => Err(wrong("version", "a version number", &found)),
-        },
+    let Some(found) = fields.present("version") else {
+        return Ok(1);
+    };
+    // It may be written as `3.0`, or be too large for an integer.
+    let is_future = found
+        .as_f64()
+        .is_some_and(|version| version > f64::from(VERSION));
+    match found.as_u64() {
+        version if is_future => Err(ReadError::FutureVersion {
+            version: version.unwrap_or(u64::MAX),
+        }),
+        Some(version) if version > 0 => Ok(version),
+        _ => Err(unexpected("version", "a version number", &found)),
     }
 }
 
-fn read_state(data: Value, version: u64) -> Result<State, ReadError> {
+fn state_from_json(data: Value, version: u64) -> Result<State, ReadError> {
     let Value::Object(mut map) = data else {
-        return Err(wrong("state", "an object", &data));
+        return Err(unexpected("state", "an object", &data));
     };
-    let done = usize::try_from(version - 1).unwrap_or(STEPS.len());
-    for step in STEPS.iter().skip(done) {
-        step(&mut map);
+    let done = usize::try_from(version - 1).unwrap_or(MIGRATIONS.len());
+    for migrate in MIGRATIONS.iter().skip(done) {
+        migrate(&mut map);
     }
-    let mut fields = Fields::of("state", map.into())?;
+    let mut fields = Fields::new("state", map.into())?;
     let mut state = State {
-        messages: fields.list("messages", Message::read)?,
-        todos: fields.list("todos", Todo::read)?,
+        messages: fields.list("messages", Message::from_json)?,
+        todos: fields.list("todos", Todo::from_json)?,
         metadata: fields.optional_object("metadata")?.unwrap_or_default(),
         ..State::default()
     };
     state.extra = fields.rest();
-    // These are always written.
+    // They are always written, also if they are empty or null.
     for key in ["messages", "todos", "metadata"] {
-        state.extra.remove(key);
+        drop(state.extra.remove(key));
     }
     Ok(state)
 }
 
-/// Version 1 to 2: the task tools call their argument `task_name`.
+/// Version 1 to 2: the task tools take `task_name` instead of `subagent_type`.
 fn rename_task_argument(state: &mut Map<String, Value>) {
     let messages = state.get_mut("messages").and_then(Value::as_array_mut);
     let calls = messages
@@ -227,33 +209,28 @@ fn rename_task_argument(state: &mut Map<String, Value>) {
             continue;
         };
         if let Some(name) = arguments.remove("subagent_type") {
-            arguments.insert("task_name".into(), name);
+            drop(arguments.insert("task_name".into(), name));
         }
     }
 }
 
-/// What is free in form may be nested to the limit wherever it stands; the frame around it does not
-/// count. A whole that is within the limit has nothing in it that is not.
-fn check(whole: &Value, state: &State) -> Result<(), TooDeep> {
-    if fits(whole, MAX_DEPTH) {
-        return Ok(());
+/// Each free-form value may be nested to the limit, wherever it is; the levels around it do not
+/// count. JSON that is within the limit as a whole needs no further check.
+fn checked(json: Value, state: &State) -> Result<Value, TooDeep> {
+    if fits(&json, MAX_DEPTH) {
+        return Ok(json);
     }
-    let messages = state.messages.iter().enumerate();
-    let place = deep_in("state.metadata", &state.metadata)
-        .or_else(|| deep_in("state", &state.extra))
-        .or_else(|| deep_in("envelope", &state.envelope))
+    let path = too_deep_in("state.metadata", &state.metadata)
+        .or_else(|| too_deep_in("state", &state.extra))
+        .or_else(|| too_deep_in("envelope", &state.envelope))
+        .or_else(|| too_deep_item("state.messages", &state.messages, Message::too_deep))
+        .or_else(|| state.pending_message.as_ref()?.too_deep("pending_message"))
         .or_else(|| {
-            messages
-                .map(|(index, message)| (format!("state.messages[{index}]"), message))
-                .find_map(|(place, message)| message.deep(&place))
-        })
-        .or_else(|| state.pending_message.as_ref()?.deep("pending_message"))
-        .or_else(|| {
-            let mut todos = state.todos.iter().enumerate();
-            todos.find_map(|(index, todo)| deep_in(&format!("state.todos[{index}]"), &todo.extra))
+            let find = |todo: &Todo, path: &str| too_deep_in(path, &todo.extra);
+            too_deep_item("state.todos", &state.todos, find)
         });
-    match place {
-        Some(place) => Err(TooDeep { place }),
-        None => Ok(()),
+    match path {
+        Some(path) => Err(TooDeep { path }),
+        None => Ok(json),
     }
 }

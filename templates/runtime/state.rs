@@ -1,42 +1,42 @@
-//! What an agent knows, and what can be done with it.
+//! The agent state and its operations.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::extensions::Extensions;
 use super::message::{Message, ToolResult};
 use super::persistence::{AgentPersistence, Expect, LoadContext, Loaded};
-use super::runtime::Runtime;
 use super::serializer::{self, ReadError};
 use super::todo::{Todo, TodoId, TodoStatus};
 
-/// What an agent knows: the conversation with its model, its todos, and what its middleware keeps.
+/// The agent state: the conversation with the model, the todos, and the data of middleware.
 ///
-/// Stored are the messages, the todos, the metadata and a pending message. The agent's id,
-/// `interrupt_data` and `runtime` belong to the process.
+/// `messages`, `todos`, `metadata` and `pending_message` are stored, together with the keys that
+/// this version does not know. The other fields belong to the process.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    /// The running agent. It is given by whoever loads the state, and never stored.
+    /// Identifies the running agent. The caller who loads the state chooses it; it is not stored.
     pub agent_id: Option<String>,
-    /// The conversation with the model, in order.
+    /// The conversation with the model, oldest message first.
     pub messages: Vec<Message>,
-    /// What the agent has set out to do.
+    /// The tasks of the agent, in the agent's order.
     pub todos: Vec<Todo>,
-    /// What middleware keeps, each under its own key.
+    /// The data of middleware, each under its own key.
     pub metadata: Map<String, Value>,
-    /// A user's message that the agent has not taken up yet.
+    /// A message of the user that the agent has not processed yet.
     pub pending_message: Option<Message>,
-    /// What the agent waits for. Never stored.
+    /// What a person has to decide before the agent can continue. Not stored.
     pub interrupt_data: Option<Value>,
-    /// Values that live with the process. Never stored.
-    pub runtime: Runtime,
-    /// What another version wrote beside the messages, kept as it is.
+    /// Clients, channels and other values of the process. Not stored.
+    pub extensions: Extensions,
+    /// Keys beside `messages` that this version does not know.
     pub extra: Map<String, Value>,
-    /// What another version wrote around the state, kept as it is.
+    /// Keys of the envelope that this version does not know.
     pub envelope: Map<String, Value>,
 }
 
-/// States are equal if they are stored alike.
+/// Compares only what is stored.
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
         self.messages == other.messages
@@ -48,7 +48,7 @@ impl PartialEq for State {
     }
 }
 
-/// What a demoted result tells the model.
+// The model reads these instead of the result of an interrupted tool.
 const CANCELLED: &str = "Tool execution was interrupted and the user did not respond. \
      They sent a new message instead — proceed with their new request.";
 const INCOMPATIBLE: &str = "Tool execution was interrupted and could not be resumed \
@@ -57,18 +57,18 @@ const LOST: &str = "Tool execution was interrupted and could not be resumed (age
      The sub-agent's work was lost.";
 
 impl State {
-    /// An agent that knows nothing yet.
+    /// An empty state.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a message at the end.
+    /// Appends a message.
     pub fn add_message(&mut self, message: Message) {
         self.messages.push(message);
     }
 
-    /// Adds messages at the end.
+    /// Appends messages.
     pub fn add_messages(&mut self, messages: impl IntoIterator<Item = Message>) {
         self.messages.extend(messages);
     }
@@ -78,26 +78,26 @@ impl State {
         self.messages = messages;
     }
 
-    /// Replaces the todo with the same id where it is, or adds it at the end.
+    /// Replaces the todo with the same id in its position, or appends it.
     pub fn put_todo(&mut self, todo: Todo) {
         match self.todos.iter_mut().find(|other| other.id == todo.id) {
-            Some(place) => *place = todo,
+            Some(existing) => *existing = todo,
             None => self.todos.push(todo),
         }
     }
 
-    /// The todo with an id.
+    /// The todo with this id.
     #[must_use]
     pub fn get_todo(&self, id: &TodoId) -> Option<&Todo> {
         self.todos.iter().find(|todo| todo.id == *id)
     }
 
-    /// Takes the todo with an id out.
+    /// Removes the todo with this id, if there is one.
     pub fn delete_todo(&mut self, id: &TodoId) {
         self.todos.retain(|todo| todo.id != *id);
     }
 
-    /// The todos that have come so far.
+    /// The todos with this status, in order.
     pub fn todos_by_status<'a>(&'a self, status: &'a TodoStatus) -> impl Iterator<Item = &'a Todo> {
         self.todos.iter().filter(move |todo| todo.status == *status)
     }
@@ -107,39 +107,37 @@ impl State {
         self.todos = todos;
     }
 
-    /// Keeps a value under a key.
+    /// Sets a key of the metadata.
     pub fn put_metadata(&mut self, key: impl Into<String>, value: impl Into<Value>) {
-        self.metadata.insert(key.into(), value.into());
+        drop(self.metadata.insert(key.into(), value.into()));
     }
 
-    /// The value under a key.
+    /// The value of a key of the metadata.
     #[must_use]
     pub fn get_metadata(&self, key: &str) -> Option<&Value> {
         self.metadata.get(key)
     }
 
-    /// Keeps a value of the middleware's own under its key.
+    /// Sets a key of the metadata to a value of middleware's own type.
     ///
     /// # Errors
     ///
-    /// If the value cannot be written as JSON, for example because a map has keys that are no
-    /// texts.
+    /// If the value has no JSON form, for example a map whose keys are not strings.
     pub fn put_typed<T: Serialize>(
         &mut self,
         key: impl Into<String>,
         value: &T,
     ) -> serde_json::Result<()> {
-        self.metadata
-            .insert(key.into(), serde_json::to_value(value)?);
+        self.put_metadata(key, serde_json::to_value(value)?);
         Ok(())
     }
 
-    /// The value that the middleware kept, or its default where it has kept none yet: middleware
-    /// that is new works on conversations that are old.
+    /// The value that [`put_typed`](Self::put_typed) stored, or the default if there is none. So new
+    /// middleware works on old conversations.
     ///
     /// # Errors
     ///
-    /// If there is a value that is none of this type.
+    /// If there is a value of another type.
     pub fn get_typed<T: DeserializeOwned + Default>(&self, key: &str) -> serde_json::Result<T> {
         match self.metadata.get(key) {
             None | Some(Value::Null) => Ok(T::default()),
@@ -147,8 +145,8 @@ impl State {
         }
     }
 
-    /// Adds what another state knows: its messages follow, its todos replace these, its metadata is
-    /// merged into this, object by object.
+    /// Merges another state into this one: its messages are appended, its todos replace these, its
+    /// metadata is merged key by key, also inside of objects.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         self.messages.extend(other.messages);
@@ -157,37 +155,35 @@ impl State {
         self.agent_id = other.agent_id.or(self.agent_id);
         self.pending_message = other.pending_message.or(self.pending_message);
         self.interrupt_data = other.interrupt_data.or(self.interrupt_data);
-        self.runtime.extend(other.runtime);
+        self.extensions.extend(other.extensions);
         self.extra.extend(other.extra);
         self.envelope.extend(other.envelope);
         self
     }
 
-    /// Forgets everything but the agent's id and the process's own values.
+    /// Clears everything except the agent's id and the extensions.
     pub fn reset(&mut self) {
         *self = Self {
             agent_id: self.agent_id.take(),
-            runtime: std::mem::take(&mut self.runtime),
+            extensions: std::mem::take(&mut self.extensions),
             ..Self::default()
         };
     }
 
-    /// Puts a result in the place of the one with the same call id, wherever that is. Returns
-    /// whether there was one.
+    /// Replaces every result with this call id. Returns whether there was one.
     pub fn replace_tool_result(&mut self, tool_call_id: &str, result: &ToolResult) -> bool {
         let mut replaced = false;
-        for place in self
-            .results_mut()
-            .filter(|place| place.tool_call_id == tool_call_id)
-        {
-            *place = result.clone();
-            replaced = true;
+        for existing in self.results_mut() {
+            if existing.tool_call_id == tool_call_id {
+                *existing = result.clone();
+                replaced = true;
+            }
         }
         replaced
     }
 
-    /// Tells the model that nobody answered: every interrupt becomes a failed result. For a user
-    /// who sends a new message instead of deciding.
+    /// Turns every interrupt into an error that the model can read. Call it when the user sends a
+    /// new message instead of deciding.
     pub fn cancel_pending_interrupts(&mut self) {
         for result in self.results_mut().filter(|result| result.is_interrupt) {
             result.demote(CANCELLED);
@@ -195,8 +191,9 @@ impl State {
         self.interrupt_data = None;
     }
 
-    /// After loading: every interrupt that the application cannot take up again becomes a failed
-    /// result. `restorable` says which ones it can; of several at once it is all or none.
+    /// Turns every interrupt that the application cannot resume into an error that the model can
+    /// read. Call it after loading. `restorable` decides by the interrupt data; several interrupts
+    /// of one result are resumed only if all of them are restorable.
     pub fn clean_stale_interrupts(&mut self, restorable: impl Fn(&Value) -> bool) {
         for result in self.results_mut().filter(|result| result.is_interrupt) {
             match &result.interrupt_data {
@@ -205,33 +202,32 @@ impl State {
                         result.demote(LOST);
                     }
                 }
-                _ if result.has_foreign_data() => result.demote(LOST),
+                _ if result.has_elixir_data() => result.demote(LOST),
                 _ => result.demote(INCOMPATIBLE),
             }
         }
     }
 
-    /// Reads the `state` part of what was stored, or all of it, and demotes every interrupt.
+    /// As [`serializer::deserialize_state`], and turns every interrupt into an error.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] if it is damaged, or of a version that this code does not know.
+    /// [`ReadError`] if it is damaged, or has a version that this code does not know.
     pub fn from_serialized(agent_id: impl Into<String>, data: Value) -> Result<Self, ReadError> {
         let mut state = serializer::deserialize_state(agent_id, data)?;
         state.clean_stale_interrupts(|_| false);
         Ok(state)
     }
 
-    /// Loads the state of a conversation. Where none is saved, or what is saved is damaged, the
-    /// agent starts with `fresh`; damaged bytes are kept aside by the save that follows.
+    /// Loads the state of a conversation, and what the next save has to [`Expect`].
     ///
-    /// The answer carries what that save has to [expect](Expect).
+    /// If none is saved, or the saved one is damaged, the result is `fresh`; the next save then sets
+    /// the damaged one aside.
     ///
     /// # Errors
     ///
-    /// What the persistence answers: that the conversation is not the caller's, that the state was
-    /// written by a newer version (an old process must not start over what a new one wrote), or
-    /// that the database failed.
+    /// The error of the persistence: the caller has no such conversation, a newer version wrote the
+    /// state (which an older process must not replace), or the database failed.
     pub async fn load_or_new<P: AgentPersistence>(
         persistence: &P,
         scope: &P::Scope,
@@ -246,7 +242,7 @@ impl State {
                     agent_id = context.agent_id,
                     conversation_id = %context.conversation_id,
                     %error,
-                    "the saved state cannot be read; starting afresh and keeping it aside"
+                    "the saved agent state is damaged; the agent starts with a new one"
                 );
                 (fresh, Expect::Unreadable(revision))
             }
@@ -262,7 +258,7 @@ impl State {
     }
 }
 
-/// `{"type": "multiple_interrupts", "interrupts": [...]}` stands for several.
+/// `{"type": "multiple_interrupts", "interrupts": [...]}` contains several.
 fn can_restore(data: &Value, restorable: &impl Fn(&Value) -> bool) -> bool {
     let several = data
         .get("type")
@@ -278,9 +274,7 @@ fn merge_objects(left: &mut Map<String, Value>, right: Map<String, Value>) {
     for (key, value) in right {
         match (left.get_mut(&key), value) {
             (Some(Value::Object(left)), Value::Object(right)) => merge_objects(left, right),
-            (_, value) => {
-                left.insert(key, value);
-            }
+            (_, value) => drop(left.insert(key, value)),
         }
     }
 }

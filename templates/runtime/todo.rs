@@ -1,4 +1,4 @@
-//! The agent's list of things to do.
+//! The agent's todo list.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-use super::json::Fields;
-use super::json::wrong;
+use super::json::unexpected;
+use super::json::{Fields, Object};
 use super::serializer::ReadError;
 
-/// One thing to do.
+/// A task that the agent plans, works on or has finished.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Todo {
-    /// What it is known by.
+    /// Unique in the list.
     pub id: TodoId,
-    /// What is to be done.
+    /// The task, in words.
     pub content: String,
-    /// How far it has come.
+    /// How far the agent is.
     pub status: TodoStatus,
-    /// What another version wrote, kept as it is.
+    /// Keys that this version does not know.
     pub extra: Map<String, Value>,
 }
 
 impl Todo {
-    /// Something that has not been started.
+    /// A pending task.
     #[must_use]
     pub fn new(id: impl Into<TodoId>, content: impl Into<String>) -> Self {
         Self {
@@ -35,65 +35,68 @@ impl Todo {
         }
     }
 
-    /// With this status.
+    /// Replaces the status.
     #[must_use]
     pub fn status(mut self, status: TodoStatus) -> Self {
         self.status = status;
         self
     }
 
-    pub(super) fn read(place: &str, value: Value) -> Result<Self, ReadError> {
-        let mut fields = Fields::of(place, value)?;
+    pub(super) fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
+        let mut fields = Fields::new(path, value)?;
         let id = match fields.present("id") {
             Some(Value::Number(number)) => TodoId::Number(number),
             Some(Value::String(text)) => TodoId::Text(text),
             other => {
                 let found = other.unwrap_or(Value::Null);
-                return Err(wrong(&fields.at("id"), "a number or a text", &found));
+                return Err(unexpected(
+                    &fields.path_of("id"),
+                    "a number or a string",
+                    &found,
+                ));
             }
         };
         Ok(Self {
             id,
-            content: fields.text("content")?,
-            status: TodoStatus::read(fields.text("status")?),
+            content: fields.string("content")?,
+            status: TodoStatus::parse(fields.string("status")?),
             extra: fields.rest(),
         })
     }
 
-    pub(super) fn write(&self) -> Value {
-        let mut map = self.extra.clone();
-        map.insert("id".into(), self.id.to_value());
-        map.insert("content".into(), self.content.clone().into());
-        map.insert("status".into(), self.status.as_str().into());
-        map.into()
+    pub(super) fn to_json(&self) -> Value {
+        Object::new(&self.extra)
+            .set("id", self.id.to_json())
+            .set("content", self.content.clone())
+            .set("status", self.status.as_str())
+            .into()
     }
 }
 
-/// As it is stored.
 impl Serialize for Todo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.write().serialize(serializer)
+        self.to_json().serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Todo {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        Self::read("todo", value).map_err(D::Error::custom)
+        Self::from_json("todo", value).map_err(D::Error::custom)
     }
 }
 
-/// Agents number their todos or name them.
+/// Agents choose the ids of their todos. The number 1 and the text "1" are two ids.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TodoId {
-    /// A number.
+    /// A JSON number.
     Number(Number),
-    /// A name.
+    /// A JSON string.
     Text(String),
 }
 
 impl TodoId {
-    fn to_value(&self) -> Value {
+    fn to_json(&self) -> Value {
         match self {
             Self::Number(number) => Value::Number(number.clone()),
             Self::Text(text) => Value::String(text.clone()),
@@ -128,23 +131,23 @@ impl fmt::Display for TodoId {
     }
 }
 
-/// How far a todo has come.
+/// How far the agent is with a task.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TodoStatus {
     /// Not started.
     Pending,
-    /// Started.
+    /// Started and not finished.
     InProgress,
-    /// Done.
+    /// Finished.
     Completed,
     /// Given up.
     Cancelled,
-    /// One that another version knows.
+    /// A status that this version does not know.
     Other(String),
 }
 
 impl TodoStatus {
-    /// As it is stored.
+    /// The text that is stored.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -156,7 +159,7 @@ impl TodoStatus {
         }
     }
 
-    fn read(text: String) -> Self {
+    fn parse(text: String) -> Self {
         match text.as_str() {
             "pending" => Self::Pending,
             "in_progress" => Self::InProgress,

@@ -1,5 +1,5 @@
-//! The runtime, compiled in place from `templates/runtime/`, against the output of the Elixir library under `golden/`
-//! and against whatever JSON there may be.
+//! The runtime, compiled in place from `templates/runtime/`: it reads and writes the output of the Elixir library under
+//! `golden/`, and no JSON makes it panic.
 
 #![allow(clippy::missing_errors_doc, clippy::must_use_candidate, reason = "hosts decide on these for themselves")]
 
@@ -13,7 +13,7 @@ use crate::sagents::serializer::{
     current_version, deserialize_server_state, deserialize_state, serialize_server_state, serialize_state,
 };
 use crate::sagents::{
-    DisplayItem, DisplayKind, Message, ReadError, State, Todo, TodoStatus, TooDeep, ToolResult, display_items,
+    DisplayItem, DisplayKind, Message, ReadError, Role, State, Todo, TodoStatus, TooDeep, ToolResult, display_items,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -36,7 +36,7 @@ fn written(state: &State) -> Value {
 }
 
 #[test]
-fn what_elixir_stored_is_read_and_written_alike() {
+fn states_of_the_elixir_library_are_written_as_they_were_read() {
     for case in golden("states") {
         let state = deserialize_server_state("agent", case["data"].clone()).unwrap();
         let mut again = serialize_server_state(&state).unwrap();
@@ -80,7 +80,7 @@ fn interrupts_are_demoted_as_in_elixir() {
 }
 
 #[test]
-fn messages_show_as_in_elixir() {
+fn display_items_are_the_same_as_in_elixir() {
     for case in golden("display_items") {
         let messages = state(&json!({ "messages": case["messages"] })).messages;
         let items: Vec<Vec<Value>> = messages
@@ -91,7 +91,7 @@ fn messages_show_as_in_elixir() {
     }
 }
 
-/// An item as Elixir shows it, rebuilt from what becomes our columns.
+/// A display item in the form of the Elixir library.
 fn shown(message: &Message, item: &DisplayItem) -> Value {
     let (kind, mut content) = match &item.kind {
         DisplayKind::Text => ("text", object(json!({ "text": item.content }))),
@@ -133,14 +133,14 @@ fn a_version_from_the_future_is_refused_on_every_path() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
+fn damage_is_reported_with_its_path() {
     for (data, message) in [
-        (json!([]), "the state is damaged: the whole: expected an object, found a list"),
+        (json!([]), "the state is damaged: root: expected an object, found an array"),
         (json!({ "version": 2 }), "the state is damaged: state: expected an object, found nothing"),
         (json!({ "version": 2, "state": 7 }), "the state is damaged: state: expected an object, found a number"),
         (
             json!({ "version": "2", "state": {} }),
-            "the state is damaged: version: expected a version number, found a text",
+            "the state is damaged: version: expected a version number, found a string",
         ),
         (
             json!({ "version": 2, "state": { "messages": [{ "role": "user", "content": null }, 1] } }),
@@ -148,26 +148,26 @@ fn damage_is_told_with_its_place() {
         ),
         (
             json!({ "version": 2, "state": { "messages": [{ "role": "robot" }] } }),
-            "the state is damaged: state.messages[0].role: \"robot\" is no role",
+            "the state is damaged: state.messages[0].role: \"robot\" is not a role",
         ),
         (
             json!({ "state": { "messages": [{ "role": "tool", "tool_results": [{ "tool_call_id": 1 }] }] } }),
-            "the state is damaged: state.messages[0].tool_results[0].tool_call_id: expected a text, found a number",
+            "the state is damaged: state.messages[0].tool_results[0].tool_call_id: expected a string, found a number",
         ),
         (
             json!({ "state": { "todos": [{ "content": "x", "status": "pending" }] } }),
-            "the state is damaged: state.todos[0].id: expected a number or a text, found null",
+            "the state is damaged: state.todos[0].id: expected a number or a string, found null",
         ),
     ] {
         let error = deserialize_server_state("agent", data).unwrap_err();
         assert_eq!(error.to_string(), message);
     }
     let error = sagents::serializer::from_bytes("agent", b"{\"state\":").unwrap_err();
-    assert!(error.to_string().starts_with("the state is damaged: the whole: it is no JSON: "), "{error}");
+    assert!(error.to_string().starts_with("the state is damaged: root: invalid JSON: "), "{error}");
 }
 
 #[test]
-fn of_several_interrupts_all_or_none_are_restored() {
+fn several_interrupts_are_restored_only_together() {
     let one = |kind: &str| json!({ "type": kind });
     let several = |kinds: &[&str]| {
         let interrupts: Vec<_> = kinds.iter().map(|kind| one(kind)).collect();
@@ -190,13 +190,13 @@ fn of_several_interrupts_all_or_none_are_restored() {
 }
 
 #[test]
-fn todos_are_kept_by_id() {
+fn a_todo_replaces_the_one_with_the_same_id() {
     let mut state = State::new();
     state.set_todos(vec![Todo::new(1, "first"), Todo::new("b", "second")]);
     state.put_todo(Todo::new(1, "changed").status(TodoStatus::Completed));
-    state.put_todo(Todo::new("1", "a text is no number"));
+    state.put_todo(Todo::new("1", "a string is not a number"));
     let contents: Vec<_> = state.todos.iter().map(|todo| todo.content.as_str()).collect();
-    assert_eq!(contents, ["changed", "second", "a text is no number"]);
+    assert_eq!(contents, ["changed", "second", "a string is not a number"]);
     assert_eq!(state.todos_by_status(&TodoStatus::Completed).count(), 1);
     state.delete_todo(&"b".into());
     assert_eq!(state.get_todo(&"b".into()), None);
@@ -216,6 +216,17 @@ fn todos_and_messages_serialize_as_they_are_stored() {
 }
 
 #[test]
+fn a_role_is_one_text_in_json_in_storage_and_parsed() {
+    for role in [Role::System, Role::User, Role::Assistant, Role::Tool] {
+        assert_eq!(serde_json::to_value(role).unwrap(), json!(role.as_str()));
+        assert_eq!(serde_json::from_value::<Role>(json!(role.as_str())).unwrap(), role);
+        assert_eq!(role.as_str().parse(), Ok(role));
+    }
+    let unknown = Role::try_from("robot".to_owned()).unwrap_err();
+    assert_eq!(unknown.to_string(), "\"robot\" is not a role");
+}
+
+#[test]
 fn new_middleware_starts_with_its_default_on_an_old_state() {
     #[derive(Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
     struct Budget {
@@ -231,13 +242,13 @@ fn new_middleware_starts_with_its_default_on_an_old_state() {
 }
 
 #[test]
-fn what_belongs_to_the_process_is_not_stored() {
+fn fields_of_the_process_are_not_stored() {
     let mut state = State { agent_id: Some("agent".into()), interrupt_data: Some(json!(1)), ..State::new() };
-    state.runtime.insert(42_u8);
+    state.extensions.insert(42_u8);
     assert_eq!(written(&state), json!({ "messages": [], "todos": [], "metadata": {} }));
     state.put_metadata("key", 1);
     state.reset();
-    assert_eq!((state.runtime.get::<u8>(), state.agent_id.as_deref()), (Some(&42), Some("agent")));
+    assert_eq!((state.extensions.get::<u8>(), state.agent_id.as_deref()), (Some(&42), Some("agent")));
     assert_eq!(state, State::new());
 }
 
@@ -252,10 +263,10 @@ fn a_tool_result_is_replaced_by_its_call_id() {
 }
 
 #[test]
-fn nesting_past_the_limit_is_refused_with_its_place() {
+fn nesting_past_the_limit_is_refused_with_its_path() {
     type Put = fn(&mut State, Value);
     let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!([inner]));
-    let places: [(&str, Put); 5] = [
+    let cases: [(&str, Put); 5] = [
         ("state.metadata.deep", |state, value| state.put_metadata("deep", value)),
         ("state.messages[0].tool_calls[0].arguments", |state, value| {
             state.add_message(Message::tool_calls([sagents::ToolCall::new("a", "tool", value)]));
@@ -271,14 +282,14 @@ fn nesting_past_the_limit_is_refused_with_its_place() {
             state.envelope.insert("deep".into(), value);
         }),
     ];
-    for (place, put) in places {
+    for (path, put) in cases {
         let mut state = State::new();
         put(&mut state, nested(100));
         let text = sagents::serializer::to_text(&state).unwrap();
-        assert_eq!(sagents::serializer::from_bytes("agent", text.as_bytes()).unwrap(), state, "{place}");
+        assert_eq!(sagents::serializer::from_bytes("agent", text.as_bytes()).unwrap(), state, "{path}");
         let mut state = State::new();
         put(&mut state, nested(101));
-        assert_eq!(sagents::serializer::to_text(&state), Err(TooDeep { place: place.to_owned() }));
+        assert_eq!(sagents::serializer::to_text(&state), Err(TooDeep { path: path.to_owned() }));
     }
 }
 
@@ -290,7 +301,7 @@ proptest! {
         let text = sagents::serializer::to_text(&state).unwrap();
         let again = sagents::serializer::from_bytes("agent", text.as_bytes()).unwrap();
         prop_assert_eq!(&again, &state);
-        // What is written is read by whoever knows JSON, and a second round changes nothing.
+        // The text is plain JSON, and a second round trip changes nothing.
         let mut once: Value = serde_json::from_str(&text).unwrap();
         let mut twice = serialize_server_state(&again).unwrap();
         once["serialized_at"] = Value::Null;
@@ -321,7 +332,7 @@ proptest! {
     }
 }
 
-/// Puts a value in the place of the nth one, counted from the outside.
+/// Replaces the nth value, counted from the root.
 fn replace_nth(value: &mut Value, left: &mut u64, with: &Value) {
     if *left == 0 {
         *value = with.clone();
@@ -334,7 +345,7 @@ fn replace_nth(value: &mut Value, left: &mut u64, with: &Value) {
     }
 }
 
-/// Every reader and every operation of a state.
+/// Calls every reader and every operation of a state.
 fn exercise(data: Value) {
     let _ = deserialize_server_state("agent", data.clone());
     let _ = State::from_serialized("agent", data.clone());

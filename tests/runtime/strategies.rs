@@ -1,4 +1,4 @@
-//! States of every kind, for properties. Shared with the tests that run inside a host, where `crate::sagents` is the
+//! Arbitrary states for property tests. Shared with the tests that run inside a host, where `crate::sagents` is the
 //! host's own copy of the runtime.
 
 use proptest::collection::vec;
@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::sagents::{
-    Content, ContentPart, Message, MessageRole, MessageStatus, PartKind, State, Todo, TodoId,
-    TodoStatus, ToolCall, ToolCallStatus, ToolResult,
+    Content, ContentPart, Message, MessageStatus, PartKind, Role, State, Todo, TodoId, TodoStatus,
+    ToolCall, ToolCallStatus, ToolResult,
 };
 
-/// Any text: with U+0000, other controls and astral characters.
+/// Any text, including U+0000, other control characters and characters beyond the basic plane.
 pub fn text() -> impl Strategy<Value = String> {
     let character = prop_oneof![
         4 => any::<char>(),
@@ -40,7 +40,7 @@ pub fn value() -> impl Strategy<Value = Value> {
                 .prop_map(|entries| Value::Object(entries.into_iter().collect())),
         ]
     });
-    // Sometimes as deep as is allowed.
+    // Sometimes almost as deep as is allowed.
     (flat, prop_oneof![9 => Just(0_usize), 1 => 90..=96_usize]).prop_map(|(value, depth)| {
         (0..depth).fold(value, |inner, n| {
             if n % 2 == 0 {
@@ -52,7 +52,7 @@ pub fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Keys that no version knows.
+/// Keys that the runtime does not know.
 pub fn unknown() -> impl Strategy<Value = Map<String, Value>> {
     let entry = (text(), value()).prop_map(|(key, value)| (format!("x_{key}"), value));
     vec(entry, 0..2).prop_map(|entries| entries.into_iter().collect())
@@ -141,10 +141,10 @@ fn tool_result() -> impl Strategy<Value = ToolResult> {
 
 pub fn message() -> impl Strategy<Value = Message> {
     let role = prop_oneof![
-        Just(MessageRole::System),
-        Just(MessageRole::User),
-        Just(MessageRole::Assistant),
-        Just(MessageRole::Tool)
+        Just(Role::System),
+        Just(Role::User),
+        Just(Role::Assistant),
+        Just(Role::Tool)
     ];
     let status = prop_oneof![
         Just(MessageStatus::Complete),

@@ -1,22 +1,21 @@
-//! The one place that starts sessions.
+//! Starts, finds and ends sessions.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::message::Message;
 use super::super::persistence::{LoadContext, SessionPersistence};
 use super::super::state::State;
-use super::keeper::Session;
 use super::registry::Registry;
-use super::{AgentSession, Figures, SessionError, SessionOptions};
+use super::task::Session;
+use super::{AgentSession, SessionError, SessionOptions, Stats};
 
-/// Starts the sessions of an application, and finds those that are running. An application has one;
-/// clones share their sessions.
+/// Starts the sessions of an application and finds the running ones. An application has one
+/// coordinator; clones share its sessions.
 pub struct Coordinator<P: SessionPersistence> {
     registry: Arc<Registry<P>>,
 }
@@ -32,19 +31,19 @@ impl<P: SessionPersistence> Clone for Coordinator<P> {
 impl<P: SessionPersistence> fmt::Debug for Coordinator<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coordinator")
-            .field("figures", &self.figures())
+            .field("stats", &self.stats())
             .finish_non_exhaustive()
     }
 }
 
 impl<P: SessionPersistence> Coordinator<P> {
-    /// Sessions as [`SessionOptions::default`] has them.
+    /// With [`SessionOptions::default`].
     #[must_use]
     pub fn new(persistence: P) -> Self {
         Self::with_options(persistence, SessionOptions::default())
     }
 
-    /// Sessions that behave as the application wants.
+    /// The options apply to all sessions.
     #[must_use]
     pub fn with_options(persistence: P, options: SessionOptions) -> Self {
         Self {
@@ -52,24 +51,24 @@ impl<P: SessionPersistence> Coordinator<P> {
         }
     }
 
-    /// Where the sessions are stored.
+    /// The storage of the sessions.
     #[must_use]
     pub fn persistence(&self) -> &P {
         &self.registry.persistence
     }
 
-    /// The session of a conversation: the one that is running, or a new one with the state that is
-    /// stored. Where none is stored, or what is stored is damaged, it begins with an empty state;
-    /// see [`State::load_or_new`].
+    /// The session of a conversation: the running one, or a new one with the saved agent state. If
+    /// none is saved, or the saved one is damaged, the session starts with an empty state; see
+    /// [`State::load_or_new`].
     ///
-    /// The session keeps the scope and stores on its behalf.
+    /// The session keeps the scope and uses it for all its calls of the storage.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Storage`] with what the storage answers: that the caller has no such
-    /// conversation, that a newer version wrote its state, or that the database failed.
-    /// [`SessionError::TimedOut`] if it does not answer, or if a session that was told to end cannot
-    /// be saved. [`SessionError::Ended`] after [`shutdown`](Self::shutdown).
+    /// [`SessionError::Storage`] if the caller has no such conversation, a newer version wrote its
+    /// state, or the database failed. [`SessionError::TimedOut`] if the storage does not reply, or
+    /// if an earlier session is shutting down and cannot be saved. [`SessionError::Ended`] after
+    /// [`shutdown`](Self::shutdown).
     pub async fn start(
         &self,
         scope: impl Into<Arc<P::Scope>>,
@@ -78,7 +77,7 @@ impl<P: SessionPersistence> Coordinator<P> {
         self.start_with(scope, conversation_id, State::new()).await
     }
 
-    /// As [`start`](Self::start), with a state for where none is stored.
+    /// As [`start`](Self::start), with `fresh` instead of an empty state.
     ///
     /// # Errors
     ///
@@ -92,32 +91,32 @@ impl<P: SessionPersistence> Coordinator<P> {
         let (registry, scope) = (&self.registry, scope.into());
         let storage = &registry.persistence;
         let owner = storage.owner(&scope)?;
-        let limit = registry.options.timeout;
-        let place = registry.reserve(owner.clone(), conversation_id)?;
-        let _turn = place.turn().await;
-        if let Some(running) = place.session() {
+        let limit = registry.options.call_timeout;
+        let slot = registry.reserve(owner.clone(), conversation_id)?;
+        let _start = slot.lock_start().await;
+        if let Some(running) = slot.session() {
             if let Some(handle) = AgentSession::open(&running) {
                 return Ok(handle);
             }
-            // It was told to end, and may still be saving. How it ends is not for us.
-            let end = tokio::time::timeout(limit, close(&running));
-            let _ = end.await.map_err(|_| SessionError::TimedOut)?;
+            // It is shutting down, and may still be saving. Its own callers get the result.
+            let end = tokio::time::timeout(limit, running.shutdown());
+            drop(end.await.map_err(|_| SessionError::TimedOut)?);
         }
         let context = LoadContext::new(conversation_id);
         let load = State::load_or_new(storage, &scope, &context, fresh);
-        let start = tokio::time::timeout(limit, load);
-        let start = start.await.map_err(|_| SessionError::TimedOut)??;
-        let session = Session::new(registry, scope, owner, context, start);
-        place.put(&session)?;
-        session.keep();
-        Ok(AgentSession::of(session))
+        let loaded = tokio::time::timeout(limit, load);
+        let loaded = loaded.await.map_err(|_| SessionError::TimedOut)??;
+        let session = Session::new(registry, scope, owner, context, loaded);
+        slot.put(&session)?;
+        session.spawn();
+        Ok(AgentSession::new(session))
     }
 
     /// The session of a conversation, if it is running.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Storage`] if the scope stands for nobody.
+    /// [`SessionError::Storage`] if the scope has no owner.
     pub fn find(
         &self,
         scope: &P::Scope,
@@ -128,19 +127,19 @@ impl<P: SessionPersistence> Coordinator<P> {
         Ok(running.and_then(|session| AgentSession::open(&session)))
     }
 
-    /// What the sessions have done so far.
+    /// Statistics of all sessions.
     #[must_use]
-    pub fn figures(&self) -> Figures {
-        self.registry.figures()
+    pub fn stats(&self) -> Stats {
+        self.registry.stats()
     }
 
-    /// Saves and ends all sessions, at once, and starts no more. To be awaited before the process
-    /// ends. What is not stored by the deadline is answered, so that it can be kept elsewhere; as
-    /// long as the process lives, it is tried further.
+    /// Saves and ends all sessions concurrently, and starts no more. Await it before the process
+    /// ends. The result contains what is not stored by the deadline; the sessions keep trying to
+    /// store it while the process lives.
     pub async fn shutdown(&self, deadline: Duration) -> Shutdown<P::Owner, P::Error> {
         let until = Instant::now().checked_add(deadline);
         let running = self.registry.close();
-        let ends: Vec<_> = running.iter().map(close).collect();
+        let ends: Vec<_> = running.iter().map(|session| session.shutdown()).collect();
         let mut report = Shutdown {
             saved: 0,
             unsaved: Vec::new(),
@@ -150,10 +149,10 @@ impl<P: SessionPersistence> Coordinator<P> {
                 Some(until) => tokio::time::timeout_at(until, end).await,
                 None => Ok(end.await),
             };
-            let ledger = session.ledger();
+            let state = session.state();
             let error = match end {
                 Ok(Ok(Err(error))) => Some(error),
-                _ if ledger.is_saved() => {
+                _ if state.is_saved() => {
                     report.saved += 1;
                     continue;
                 }
@@ -163,46 +162,38 @@ impl<P: SessionPersistence> Coordinator<P> {
             report.unsaved.push(Unsaved {
                 owner: session.owner.clone(),
                 conversation_id: session.context.conversation_id,
-                state: ledger.unsaved(),
-                messages: ledger.unsaved_messages(),
-                error: error.or(ledger.trouble()).unwrap_or(SessionError::TimedOut),
+                state: state.unsaved(),
+                messages: state.unsaved_messages(),
+                error: error
+                    .or(state.last_error())
+                    .unwrap_or(SessionError::TimedOut),
             });
         }
         report
     }
 }
 
-/// Tells a session to end. The answer comes when it has.
-fn close<P: SessionPersistence>(
-    session: &Arc<Session<P>>,
-) -> oneshot::Receiver<Result<(), SessionError<P::Error>>> {
-    let (reply, end) = oneshot::channel();
-    session.ledger().close(reply);
-    session.wake.notify_one();
-    end
-}
-
-/// How the sessions of a coordinator ended.
+/// The result of [`Coordinator::shutdown`].
 #[derive(Debug)]
 #[must_use = "what is not saved is lost when the process ends"]
 pub struct Shutdown<O, E> {
-    /// The sessions of which everything is stored.
+    /// How many sessions are stored completely.
     pub saved: usize,
-    /// The others.
+    /// The other sessions.
     pub unsaved: Vec<Unsaved<O, E>>,
 }
 
-/// What could not be stored of a session.
+/// What a session could not store.
 #[derive(Debug)]
 pub struct Unsaved<O, E> {
-    /// Whose it is.
+    /// The owner of the conversation.
     pub owner: O,
-    /// Its conversation.
+    /// The conversation of the session.
     pub conversation_id: Uuid,
-    /// What the agent knows, if that is not stored.
+    /// The agent state, if it has unsaved changes.
     pub state: Option<Arc<State>>,
-    /// The messages whose display items are not stored, with their ids.
+    /// The messages whose display messages are not stored, with their ids.
     pub messages: Vec<(Uuid, Message)>,
-    /// Why.
+    /// Why it is not stored.
     pub error: SessionError<E>,
 }

@@ -1,6 +1,5 @@
-//! What sessions tell.
+//! Events, errors and statistics of sessions.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,64 +8,64 @@ use uuid::Uuid;
 use super::super::persistence::{Lifecycle, Revision};
 use super::super::state::State;
 
-/// What happened in a session, for whoever [subscribed](super::AgentSession::subscribe).
+/// An event for [subscribers](super::AgentSession::subscribe) of a session.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionEvent<M, E> {
-    /// What a message shows is stored.
+    /// The display messages of a message are stored.
     Displayed {
-        /// The message.
+        /// The id that [`add_message`](super::AgentSession::add_message) returned.
         message_id: Uuid,
-        /// What it shows, in its order.
+        /// The display messages, in order.
         items: Vec<M>,
     },
-    /// The state is stored.
+    /// The agent state is stored.
     Saved {
-        /// Which save it was.
+        /// The new revision.
         revision: Revision,
-        /// Why it was stored.
+        /// Why it was saved.
         lifecycle: Lifecycle,
     },
-    /// Something could not be stored, or not be loaded.
+    /// A call of the storage failed.
     Failed {
-        /// The message that could not be stored, if it was one.
+        /// The message that was not stored, if it was one.
         message_id: Option<Uuid>,
-        /// Why.
+        /// The error of the call.
         error: SessionError<E>,
-        /// When it is tried again. Nothing if trying again would not help.
+        /// The time until the retry; `None` if the failure is permanent.
         retry_in: Option<Duration>,
     },
-    /// What somebody else saved has taken the place of the session's state.
+    /// A state that another process saved replaced that of the session.
     Reloaded {
-        /// Which save it was.
+        /// The revision of the loaded state.
         revision: Revision,
-        /// What it replaced, if that was never stored.
+        /// The replaced state, if it had unsaved changes.
         unsaved: Option<Arc<State>>,
     },
-    /// The session has ended.
+    /// The session ended. It is the last event.
     Ended {
-        /// What could not be stored before, or was not to be.
+        /// The agent state, if it has unsaved changes.
         unsaved: Option<Arc<State>>,
     },
 }
 
-/// Why a call on a session did not succeed.
+/// The error of a call on a session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError<E> {
-    /// The storage refused or failed.
+    /// The storage returned an error.
     #[error(transparent)]
     Storage(Arc<E>),
-    /// The storage did not answer in time.
-    #[error("the storage did not answer in time")]
+    /// The storage took longer than [`call_timeout`](super::SessionOptions::call_timeout).
+    #[error("the storage did not reply in time")]
     TimedOut,
-    /// Somebody else saved the state of the conversation meanwhile.
-    #[error("the agent's state was saved by somebody else meanwhile, as revision {}", current.0)]
+    /// Another process saved the agent state.
+    #[error("the agent state was saved by another process as revision {}", current.0)]
     Conflict {
-        /// What is there now.
+        /// The stored revision.
         current: Revision,
     },
-    /// The session has ended. The coordinator starts another one.
+    /// The session ended. The coordinator can start another one.
     #[error("the session has ended")]
     Ended,
 }
@@ -88,44 +87,33 @@ impl<E> From<E> for SessionError<E> {
     }
 }
 
-/// What the sessions of a coordinator have done so far.
+/// Statistics of all sessions of a coordinator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Figures {
-    /// The sessions that are running.
+pub struct Stats {
+    /// Running sessions.
     pub sessions: usize,
-    /// Those of them with something that is not stored yet.
+    /// Running sessions with something that is not stored yet.
     pub unsaved: usize,
-    /// The states that were stored.
+    /// Agent states that were stored so far.
     pub saves: u64,
-    /// The messages whose display items were stored.
+    /// Messages whose display messages were stored so far.
     pub messages: u64,
-    /// The calls to the storage that failed.
+    /// Calls of the storage that failed so far, conflicts included.
     pub failures: u64,
-    /// How often somebody else had saved the state.
+    /// Saves that met a conflict so far.
     pub conflicts: u64,
-    /// The failure that was last.
+    /// The most recent failure.
     pub last_error: Option<LastError>,
 }
 
-/// A failure, for a page that shows how the application is.
+/// The most recent failure, for a status page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastError {
-    /// Where it happened.
+    /// The conversation of the session that failed.
     pub conversation_id: Uuid,
-    /// When it happened.
+    /// The time of the failure.
     pub at: chrono::DateTime<chrono::Utc>,
-    /// What the storage said.
+    /// The message of the error.
     pub error: String,
-}
-
-impl fmt::Display for LastError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            conversation_id,
-            at,
-            error,
-        } = self;
-        write!(f, "{at} conversation {conversation_id}: {error}")
-    }
 }

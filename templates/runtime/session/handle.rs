@@ -1,4 +1,4 @@
-//! What an application holds of a session.
+//! The handle of a session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,62 +12,57 @@ use uuid::Uuid;
 use super::super::message::Message;
 use super::super::persistence::{Lifecycle, Revision, SessionPersistence};
 use super::super::state::State;
-use super::SessionError;
-use super::keeper::{Event, Session};
-use super::ledger::{Ledger, Note};
+use super::state::{PendingWrite, SessionState};
+use super::task::{Event, Session};
+use super::{AgentPersistence, SessionError};
 
-/// The key under which an agent keeps its conversation's title.
+/// The key of the title in the metadata of the agent state.
 const TITLE: &str = "conversation_title";
 
-/// A running session: an agent's state that saves itself. Clones are handles of the same session.
+/// A handle of a running session. Clones are handles of the same session.
 ///
-/// No call but [`save`](Self::save), [`reload`](Self::reload) and [`shutdown`](Self::shutdown)
-/// waits for the database. After the session has ended, calls that would change something answer
-/// [`SessionError::Ended`].
+/// Only [`save`](Self::save), [`reload`](Self::reload) and [`shutdown`](Self::shutdown) wait for the
+/// database. After the session ended, calls that change something return [`SessionError::Ended`].
 ///
-/// **Dropping the last handle** saves the state and ends the session, in the background. That needs
-/// a runtime that lives on: a process that ends right after loses what was not saved. So await
-/// [`shutdown`](Self::shutdown), or [`Coordinator::shutdown`](super::Coordinator::shutdown) before
-/// `main` returns.
+/// **Dropping the last handle** saves the state and ends the session in the background. A process
+/// that ends right after may lose unsaved changes, so await [`shutdown`](Self::shutdown), or
+/// [`Coordinator::shutdown`](super::Coordinator::shutdown) before `main` returns.
 pub struct AgentSession<P: SessionPersistence> {
     session: Arc<Session<P>>,
 }
 
-type Result<T, P> = std::result::Result<T, SessionError<<P as super::AgentPersistence>::Error>>;
+type Result<T, P> = std::result::Result<T, SessionError<<P as AgentPersistence>::Error>>;
 
 impl<P: SessionPersistence> AgentSession<P> {
-    /// The first handle, which the session counts from its beginning.
-    pub(super) fn of(session: Arc<Session<P>>) -> Self {
+    /// A handle that the session has counted.
+    pub(super) fn new(session: Arc<Session<P>>) -> Self {
         Self { session }
     }
 
-    /// Another handle, unless the session has ended or was told to.
+    /// Another handle, unless the session ended or is shutting down.
     pub(super) fn open(session: &Arc<Session<P>>) -> Option<Self> {
-        session.open().then(|| Self::of(Arc::clone(session)))
+        session.open().then(|| Self::new(Arc::clone(session)))
     }
 
-    /// The conversation that it keeps.
+    /// The conversation of the session.
     #[must_use]
     pub fn conversation_id(&self) -> Uuid {
         self.session.context.conversation_id
     }
 
-    /// The running agent.
+    /// The id in logs and in [`State::agent_id`].
     #[must_use]
     pub fn agent_id(&self) -> &str {
         &self.session.context.agent_id
     }
 
-    /// Looks at what the agent knows.
+    /// Reads the agent state. It works on a snapshot, so other callers do not wait.
     pub fn read<R>(&self, read: impl FnOnce(&State) -> R) -> R {
-        let state = {
-            let mut ledger = self.session.ledger();
-            ledger.look(Instant::now())
-        };
+        let state = self.session.state().agent_state(Instant::now());
         read(&state)
     }
 
-    /// What the agent knows now, to be kept elsewhere.
+    /// A copy of the agent state.
     #[must_use]
     pub fn export_state(&self) -> State {
         self.read(State::clone)
@@ -76,58 +71,57 @@ impl<P: SessionPersistence> AgentSession<P> {
     /// Whether everything is stored.
     #[must_use]
     pub fn is_saved(&self) -> bool {
-        self.session.ledger().is_saved()
+        self.session.state().is_saved()
     }
 
-    /// Changes what the agent knows. The change is saved with the next save; see
+    /// Changes the agent state. The next save stores the change; see
     /// [`AutoSave`](super::AutoSave).
     ///
-    /// It never waits for a save: one that is under way keeps the state that it has, which costs
-    /// the first change meanwhile a copy. Everybody else waits for the change, so it must be short
-    /// and must not use this session or its coordinator. If it panics, what it did so far stays.
+    /// It does not wait for a save in progress: the first change during one copies the state. All
+    /// other callers wait for the change, so it must be short, and it must not use this session or
+    /// its coordinator. If it panics, its changes up to there stay.
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended; nothing is changed then.
     pub fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> Result<R, P> {
-        let mut ledger = self.session.ledger();
-        let ledger = ledger.used(Instant::now())?;
-        if !ledger.is_expected() {
-            // The task has to know when to save. Of more changes it need not know.
+        let mut state = self.session.state();
+        let state = state.touch(Instant::now())?;
+        if !state.is_save_scheduled() {
             self.session.wake.notify_one();
         }
-        Ok(ledger.change(change))
+        Ok(state.change(change))
     }
 
-    /// Adds a message to what the agent knows, and stores what it shows to a person at once. The
-    /// answer is the id of the message.
+    /// Appends a message to the agent state, stores its display messages at once, and returns the
+    /// id of the message.
     ///
-    /// Messages that nobody is to see are added by [`change`](Self::change).
+    /// Use [`change`](Self::change) for messages that are not displayed.
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended; nothing is added then.
     pub fn add_message(&self, message: Message) -> Result<Uuid, P> {
         let id = Uuid::now_v7();
-        self.act(|ledger| {
-            ledger.change(|state| state.add_message(message.clone()));
-            ledger.note(Note::Message { id, message });
+        self.update(|session| {
+            session.change(|state| state.add_message(message.clone()));
+            session.write(PendingWrite::Message { id, message });
             id
         })
     }
 
-    /// Stores what a message shows to a person and leaves what the agent knows alone. With the same
-    /// id it is stored once, also by another process.
+    /// Stores the display messages of a message that is not added to the agent state. The same id
+    /// is stored once, even if another process uses it too.
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended; nothing is stored then.
     pub fn display(&self, message_id: Uuid, message: Message) -> Result<(), P> {
         let id = message_id;
-        self.act(|ledger| ledger.note(Note::Message { id, message }))
+        self.update(|session| session.write(PendingWrite::Message { id, message }))
     }
 
-    /// The agent has done its work.
+    /// Reports that the agent finished its work.
     ///
     /// # Errors
     ///
@@ -136,7 +130,7 @@ impl<P: SessionPersistence> AgentSession<P> {
         self.stopped(Lifecycle::Completion)
     }
 
-    /// A user stopped the agent.
+    /// Reports that a user stopped the agent.
     ///
     /// # Errors
     ///
@@ -145,7 +139,7 @@ impl<P: SessionPersistence> AgentSession<P> {
         self.stopped(Lifecycle::Cancel)
     }
 
-    /// The agent failed.
+    /// Reports that the agent failed.
     ///
     /// # Errors
     ///
@@ -154,109 +148,107 @@ impl<P: SessionPersistence> AgentSession<P> {
         self.stopped(Lifecycle::Error)
     }
 
-    /// The agent waits for a person. What it waits for is kept with the state, but not stored; the
-    /// conversation says that there is something.
+    /// Reports that the agent waits for a person's decision. The data is kept in
+    /// [`State::interrupt_data`] and not stored; the conversation is marked as interrupted.
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended.
     pub fn interrupted(&self, data: Value) -> Result<(), P> {
         let save = self.session.registry.options.auto_save.on_interrupt;
-        self.act(|ledger| {
-            ledger.set_interrupt(Some(data));
+        self.update(|session| {
+            session.set_interrupt(Some(data));
             if save {
-                ledger.ask(Lifecycle::Interrupt);
+                session.request_save(Lifecycle::Interrupt);
             }
         })
     }
 
-    /// The agent goes on after it waited for a person.
+    /// Reports that the agent continues after an interrupt.
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended.
     pub fn resumed(&self) -> Result<(), P> {
-        self.act(|ledger| ledger.set_interrupt(None))
+        self.update(|session| session.set_interrupt(None))
     }
 
-    /// The conversation was given a title: both the agent and the conversation have it.
+    /// Sets the title of the conversation, in its row and in the agent state.
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended.
     pub fn title_generated(&self, title: impl Into<String>) -> Result<(), P> {
         let title = title.into();
-        self.act(|ledger| {
-            ledger.change(|state| state.put_metadata(TITLE, title.clone()));
-            ledger.note(Note::Title(title));
-            ledger.ask(Lifecycle::TitleGenerated);
+        self.update(|session| {
+            session.change(|state| state.put_metadata(TITLE, title.clone()));
+            session.write(PendingWrite::Title(title));
+            session.request_save(Lifecycle::TitleGenerated);
         })
     }
 
-    /// Stores everything that is not stored yet, and answers when it is: the state as it is now,
-    /// and what every message so far shows. A message that the storage will never have does not keep
-    /// others back; it was reported when that turned out.
+    /// Stores everything that is not stored yet, and returns when it is: the agent state as it is
+    /// now, and the display messages of all messages so far. Messages that failed permanently were
+    /// reported before and do not fail it.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Conflict`] if somebody else saved the state, or it was
-    /// [reloaded](Self::reload) meanwhile. [`SessionError::Storage`] or [`SessionError::TimedOut`] if
-    /// this try failed; the session goes on trying, unless that would not help.
+    /// [`SessionError::Conflict`] if another process saved the state, or it was
+    /// [reloaded](Self::reload) in between. [`SessionError::Storage`] or [`SessionError::TimedOut`]
+    /// if this try failed; the session retries it if the failure is transient.
     /// [`SessionError::Ended`] if the session has ended.
     pub async fn save(&self) -> Result<Revision, P> {
-        let (reply, answer) = oneshot::channel();
-        self.act(|ledger| ledger.save(reply))?;
-        answer.await.unwrap_or(Err(SessionError::Ended))
+        let (reply, result) = oneshot::channel();
+        self.update(|session| session.save(reply))?;
+        result.await.unwrap_or(Err(SessionError::Ended))
     }
 
-    /// Takes over what is stored, for example after a [`SessionError::Conflict`]. The answer is what
-    /// that replaced, if it was not stored.
+    /// Replaces the agent state by the stored one, for example after a [`SessionError::Conflict`],
+    /// and returns the old one if it had unsaved changes.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Storage`] or [`SessionError::TimedOut`] if it cannot be read; the state is as
-    /// it was then. [`SessionError::Ended`] if the session has ended.
+    /// [`SessionError::Storage`] or [`SessionError::TimedOut`] if the stored state could not be
+    /// loaded; nothing is replaced then. [`SessionError::Ended`] if the session has ended.
     pub async fn reload(&self) -> Result<Option<Arc<State>>, P> {
-        let (reply, answer) = oneshot::channel();
-        self.act(|ledger| ledger.reload(reply))?;
-        answer.await.unwrap_or(Err(SessionError::Ended))
+        let (reply, result) = oneshot::channel();
+        self.update(|session| session.reload(reply))?;
+        result.await.unwrap_or(Err(SessionError::Ended))
     }
 
-    /// What is stored from now on, what fails, and the end, as it happens. After the end there is
-    /// nothing more to receive. Somebody who falls
-    /// [behind](super::SessionOptions::event_capacity) is told how much they missed.
+    /// Receives the events from now on. The channel closes when the session ends. A subscriber that
+    /// [lags behind](super::SessionOptions::event_capacity) receives how many events it missed.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Event<P>> {
         self.session.subscribe()
     }
 
-    /// Saves everything and ends the session, also for other handles. While the database fails, it
-    /// waits and tries again; a `tokio::time::timeout` around it stops the waiting, not the trying.
+    /// Saves everything and ends the session, also for other handles. Transient failures are
+    /// retried for as long as it takes; a `tokio::time::timeout` around this call stops the waiting,
+    /// not the retries.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Conflict`] if somebody else saved the state, [`SessionError::Storage`] if the
-    /// storage will not have it. [`export_state`](Self::export_state) still answers it.
+    /// [`SessionError::Conflict`] if another process saved the state, [`SessionError::Storage`] if
+    /// the failure is permanent. [`export_state`](Self::export_state) still returns the state.
     pub async fn shutdown(&self) -> Result<(), P> {
-        let (reply, answer) = oneshot::channel();
-        self.session.ledger().close(reply);
-        self.session.wake.notify_one();
-        answer.await.unwrap_or(Err(SessionError::Ended))
+        let end = self.session.shutdown();
+        end.await.unwrap_or(Err(SessionError::Ended))
     }
 
     fn stopped(&self, lifecycle: Lifecycle) -> Result<(), P> {
         let save = self.session.registry.options.auto_save.on_idle;
-        self.act(|ledger| {
-            ledger.set_interrupt(None);
+        self.update(|session| {
+            session.set_interrupt(None);
             if save {
-                ledger.ask(lifecycle);
+                session.request_save(lifecycle);
             }
         })
     }
 
-    /// Writes into the books, and wakes the task: there is something to do at once.
-    fn act<R>(&self, act: impl FnOnce(&mut Ledger<P::Error>) -> R) -> Result<R, P> {
-        let result = act(self.session.ledger().used(Instant::now())?);
+    /// Updates the state of the session, and wakes the task.
+    fn update<R>(&self, update: impl FnOnce(&mut SessionState<P::Error>) -> R) -> Result<R, P> {
+        let result = update(self.session.state().touch(Instant::now())?);
         self.session.wake.notify_one();
         Ok(result)
     }
@@ -264,14 +256,14 @@ impl<P: SessionPersistence> AgentSession<P> {
 
 impl<P: SessionPersistence> Clone for AgentSession<P> {
     fn clone(&self) -> Self {
-        self.session.handles.fetch_add(1, Ordering::SeqCst);
-        Self::of(Arc::clone(&self.session))
+        let _ = self.session.handles.fetch_add(1, Ordering::SeqCst);
+        Self::new(Arc::clone(&self.session))
     }
 }
 
 impl<P: SessionPersistence> Drop for AgentSession<P> {
     fn drop(&mut self) {
-        // The task is there already: one that is spawned here might never run.
+        // The running task saves it: a task that is spawned in a `drop` may never run.
         if self.session.handles.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.session.wake.notify_one();
         }

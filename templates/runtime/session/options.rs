@@ -1,25 +1,25 @@
-//! How sessions behave.
+//! Options of sessions.
 
 use std::time::Duration;
 
-/// How the sessions of a [`Coordinator`](super::Coordinator) behave.
+/// Options for all sessions of a [`Coordinator`](super::Coordinator).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// When the state is saved.
+    /// When the agent state is saved.
     pub auto_save: AutoSave,
-    /// What happens when somebody else saved the state.
+    /// What to do if another process saved the agent state.
     pub on_conflict: OnConflict,
-    /// A session that nobody used for so long is saved and ends, also if handles of it are left.
-    /// By default it lives as long as its handles.
-    pub inactivity: Option<Duration>,
-    /// How long a session waits after a failure before it tries again. The time doubles with every
-    /// further failure, up to `longest_pause`.
-    pub first_pause: Duration,
-    /// The longest time between two tries.
-    pub longest_pause: Duration,
-    /// A call to the database that takes longer has failed, and is repeated.
-    pub timeout: Duration,
-    /// How many events a subscriber may be behind before it misses the oldest.
+    /// A session that was not used for this long is saved and ends, even if it has handles. `None`
+    /// by default: it lives as long as its handles.
+    pub inactivity_timeout: Option<Duration>,
+    /// The delay before the first retry. It doubles with every further failure. The actual delay is
+    /// between half of it and all of it, different for each session.
+    pub initial_backoff: Duration,
+    /// The longest delay between two retries.
+    pub max_backoff: Duration,
+    /// A call of the storage that takes longer is a transient failure.
+    pub call_timeout: Duration,
+    /// How many events a subscriber may lag behind before it misses the oldest.
     pub event_capacity: usize,
 }
 
@@ -28,34 +28,35 @@ impl Default for SessionOptions {
         Self {
             auto_save: AutoSave::default(),
             on_conflict: OnConflict::Report,
-            inactivity: None,
-            first_pause: Duration::from_millis(500),
-            longest_pause: Duration::from_secs(30),
-            timeout: Duration::from_secs(45),
+            inactivity_timeout: None,
+            initial_backoff: Duration::from_millis(500),
+            max_backoff: Duration::from_secs(30),
+            call_timeout: Duration::from_secs(45),
             event_capacity: 64,
         }
     }
 }
 
 impl SessionOptions {
-    /// The time until the next try. `salt` spreads sessions that failed together.
-    pub(super) fn pause(&self, failures: u32, salt: u8) -> Duration {
-        const LONGEST: Duration = Duration::from_secs(100_000);
+    /// The delay before the next retry. `jitter` keeps sessions that failed together apart.
+    pub(super) fn backoff(&self, failures: u32, jitter: u8) -> Duration {
+        // The time after it must be a valid `Instant`.
+        const LIMIT: Duration = Duration::from_secs(100_000);
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-        let pause = self.first_pause.saturating_mul(doubled);
-        let half = pause.min(self.longest_pause).min(LONGEST) / 2;
-        half + half * u32::from(salt) / u32::from(u8::MAX)
+        let delay = self.initial_backoff.saturating_mul(doubled);
+        let half = delay.min(self.max_backoff).min(LIMIT) / 2;
+        half + half * u32::from(jitter) / u32::from(u8::MAX)
     }
 }
 
-/// When a session saves its state. It never does so if nothing has changed.
+/// When a session saves the agent state. A state that has not changed is never saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutoSave {
-    /// How long a change may wait. Everything that happens meanwhile is the same save.
+    /// The longest time that a change stays unsaved. `None` turns this off.
     pub interval: Option<Duration>,
-    /// When the agent has done its work, was stopped, or failed.
+    /// When the agent is done, was stopped, or failed.
     pub on_idle: bool,
-    /// When the agent waits for a person.
+    /// When the agent waits for a person's decision.
     pub on_interrupt: bool,
     /// When the session ends.
     pub on_shutdown: bool,
@@ -72,13 +73,12 @@ impl Default for AutoSave {
     }
 }
 
-/// What a session does when somebody else saved the state of its conversation. It never overwrites
-/// that.
+/// What a session does if another process saved the agent state. It never overwrites it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnConflict {
-    /// It keeps its own state, saves no more, and reports it until
-    /// [`reload`](super::AgentSession::reload).
+    /// It keeps its own state, reports the conflict, and saves nothing until
+    /// [`reload`](super::AgentSession::reload) is called.
     Report,
-    /// It takes over what was saved, and tells its subscribers what that replaced.
+    /// It loads the saved state, and reports to subscribers what was replaced.
     Reload,
 }

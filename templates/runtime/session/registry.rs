@@ -1,36 +1,36 @@
-//! The sessions that are running: one for a conversation, never two.
+//! The running sessions, at most one per conversation.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
 use super::super::persistence::SessionPersistence;
-use super::keeper::Session;
-use super::{Figures, LastError, SessionError, SessionOptions};
+use super::task::Session;
+use super::{LastError, SessionError, SessionOptions, Stats};
 
 /// What the sessions of a coordinator share.
 pub(super) struct Registry<P: SessionPersistence> {
     pub persistence: P,
     pub options: Arc<SessionOptions>,
-    pub counters: Counters,
-    places: Mutex<Places<P>>,
+    /// The counters only; [`Registry::stats`] adds the sessions.
+    counters: Mutex<Stats>,
+    slots: Mutex<Slots<P>>,
 }
 
-struct Places<P: SessionPersistence> {
+struct Slots<P: SessionPersistence> {
     closed: bool,
-    by_conversation: HashMap<(P::Owner, Uuid), Arc<Place<P>>>,
+    by_conversation: HashMap<(P::Owner, Uuid), Arc<Slot<P>>>,
 }
 
-/// Where the session of a conversation runs, or is about to.
-struct Place<P: SessionPersistence> {
-    /// Held by whoever starts it, so that everyone else finds it running.
-    turn: tokio::sync::Mutex<()>,
+/// The session of a conversation, or the place where one is about to start.
+struct Slot<P: SessionPersistence> {
+    /// Held while a session is started, so that all other callers find it running.
+    start: tokio::sync::Mutex<()>,
     session: Mutex<Option<Arc<Session<P>>>>,
 }
 
-impl<P: SessionPersistence> Place<P> {
+impl<P: SessionPersistence> Slot<P> {
     fn session(&self) -> MutexGuard<'_, Option<Arc<Session<P>>>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,127 +41,147 @@ impl<P: SessionPersistence> Registry<P> {
         Arc::new(Self {
             persistence,
             options: Arc::new(options),
-            counters: Counters::default(),
-            places: Mutex::new(Places {
+            counters: Mutex::default(),
+            slots: Mutex::new(Slots {
                 closed: false,
                 by_conversation: HashMap::new(),
             }),
         })
     }
 
-    /// The place of a conversation, unless the coordinator was shut down. It goes away with the
-    /// reservation, unless a session runs there.
+    /// The slot of a conversation, unless the coordinator was shut down. The slot is removed with
+    /// the reservation, unless a session runs in it.
     pub fn reserve(
         self: &Arc<Self>,
         owner: P::Owner,
         conversation_id: Uuid,
     ) -> Result<Reservation<P>, SessionError<P::Error>> {
         let key = (owner, conversation_id);
-        let mut places = self.places();
-        if places.closed {
+        let mut slots = self.slots();
+        if slots.closed {
             return Err(SessionError::Ended);
         }
-        let place = places.by_conversation.entry(key.clone());
-        let place = Arc::clone(place.or_insert_with(|| {
-            Arc::new(Place {
-                turn: tokio::sync::Mutex::default(),
+        let slot = slots.by_conversation.entry(key.clone());
+        let slot = Arc::clone(slot.or_insert_with(|| {
+            Arc::new(Slot {
+                start: tokio::sync::Mutex::default(),
                 session: Mutex::new(None),
             })
         }));
         let registry = Arc::clone(self);
         let release = Release { registry, key };
-        Ok(Reservation { place, release })
+        Ok(Reservation { slot, release })
     }
 
-    /// The session of a conversation, if it is running.
     pub fn find(&self, owner: P::Owner, conversation_id: Uuid) -> Option<Arc<Session<P>>> {
-        let places = self.places();
-        let place = places.by_conversation.get(&(owner, conversation_id));
-        place.and_then(|place| place.session().clone())
+        let slots = self.slots();
+        let slot = slots.by_conversation.get(&(owner, conversation_id));
+        slot.and_then(|slot| slot.session().clone())
     }
 
-    /// Forgets a session that has ended, and its place if nobody is about to start another there.
+    /// Removes a session that ended, and its slot if no caller is about to start another one there.
     pub fn release(&self, owner: &P::Owner, conversation_id: Uuid) {
-        let mut places = self.places();
+        let mut slots = self.slots();
         let key = (owner.clone(), conversation_id);
-        let Some(place) = places.by_conversation.get(&key) else {
+        let Some(slot) = slots.by_conversation.get(&key) else {
             return;
         };
         let is_free = {
-            let mut session = place.session();
+            let mut session = slot.session();
             if session
                 .as_ref()
-                .is_some_and(|session| session.ledger().has_ended())
+                .is_some_and(|session| session.state().has_ended())
             {
                 *session = None;
             }
             session.is_none()
         };
-        // Others get hold of a place only while they hold the lock that is held here.
-        if is_free && Arc::strong_count(place) == 1 {
-            places.by_conversation.remove(&key);
+        // A slot is cloned only under the lock that is held here.
+        if is_free && Arc::strong_count(slot) == 1 {
+            drop(slots.by_conversation.remove(&key));
         }
     }
 
-    /// No session starts any more. Answers those that are running.
+    /// Prevents further starts and returns the running sessions.
     pub fn close(&self) -> Vec<Arc<Session<P>>> {
-        self.places().closed = true;
+        self.slots().closed = true;
         self.running()
     }
 
-    pub fn figures(&self) -> Figures {
+    pub fn stats(&self) -> Stats {
         let running = self.running();
-        let is_unsaved = |session: &&Arc<Session<P>>| !session.ledger().is_saved();
-        Figures {
+        let is_unsaved = |session: &&Arc<Session<P>>| !session.state().is_saved();
+        let unsaved = running.iter().filter(is_unsaved).count();
+        Stats {
             sessions: running.len(),
-            unsaved: running.iter().filter(is_unsaved).count(),
-            ..self.counters.read()
+            unsaved,
+            ..self.counters().clone()
         }
     }
 
-    fn running(&self) -> Vec<Arc<Session<P>>> {
-        let places = self.places();
-        let sessions = places.by_conversation.values();
-        sessions
-            .filter_map(|place| place.session().clone())
-            .collect()
+    pub fn count_save(&self) {
+        self.counters().saves += 1;
     }
 
-    fn places(&self) -> MutexGuard<'_, Places<P>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn count_message(&self) {
+        self.counters().messages += 1;
+    }
+
+    pub fn count_failure(&self, conversation_id: Uuid, error: &SessionError<P::Error>) {
+        let mut counters = self.counters();
+        counters.failures += 1;
+        counters.conflicts += u64::from(matches!(error, SessionError::Conflict { .. }));
+        counters.last_error = Some(LastError {
+            conversation_id,
+            at: chrono::Utc::now(),
+            error: error.to_string(),
+        });
+    }
+
+    fn counters(&self) -> MutexGuard<'_, Stats> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running(&self) -> Vec<Arc<Session<P>>> {
+        let slots = self.slots();
+        let sessions = slots.by_conversation.values();
+        sessions.filter_map(|slot| slot.session().clone()).collect()
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots<P>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A place that is kept while a session is looked for or started.
+/// A slot that is kept while its session is looked up or started.
 pub(super) struct Reservation<P: SessionPersistence> {
-    /// Given back before it is released.
-    place: Arc<Place<P>>,
+    // Fields are dropped in this order: the slot is released when it is not referenced any more.
+    slot: Arc<Slot<P>>,
     release: Release<P>,
 }
 
-/// Releases a place.
 struct Release<P: SessionPersistence> {
     registry: Arc<Registry<P>>,
     key: (P::Owner, Uuid),
 }
 
 impl<P: SessionPersistence> Reservation<P> {
-    /// Waits until nobody else starts a session here.
-    pub async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.place.turn.lock().await
+    /// Waits until no other caller starts a session here.
+    pub async fn lock_start(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.slot.start.lock().await
     }
 
     pub fn session(&self) -> Option<Arc<Session<P>>> {
-        self.place.session().clone()
+        self.slot.session().clone()
     }
 
-    /// Puts a session here, unless the coordinator was shut down.
+    /// Makes the session visible, unless the coordinator was shut down.
     pub fn put(&self, session: &Arc<Session<P>>) -> Result<(), SessionError<P::Error>> {
-        let places = self.release.registry.places();
-        if places.closed {
+        let slots = self.release.registry.slots();
+        if slots.closed {
             return Err(SessionError::Ended);
         }
-        *self.place.session() = Some(Arc::clone(session));
+        *self.slot.session() = Some(Arc::clone(session));
         Ok(())
     }
 }
@@ -169,54 +189,5 @@ impl<P: SessionPersistence> Reservation<P> {
 impl<P: SessionPersistence> Drop for Release<P> {
     fn drop(&mut self) {
         self.registry.release(&self.key.0, self.key.1);
-    }
-}
-
-/// What is counted over all sessions.
-#[derive(Default)]
-pub(super) struct Counters {
-    saves: AtomicU64,
-    messages: AtomicU64,
-    failures: AtomicU64,
-    conflicts: AtomicU64,
-    last_error: Mutex<Option<LastError>>,
-}
-
-impl Counters {
-    pub fn save(&self) {
-        self.saves.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn message(&self) {
-        self.messages.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn failure<E: std::error::Error>(&self, conversation_id: Uuid, error: &SessionError<E>) {
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        if matches!(error, SessionError::Conflict { .. }) {
-            self.conflicts.fetch_add(1, Ordering::Relaxed);
-        }
-        *self.last_error() = Some(LastError {
-            conversation_id,
-            at: chrono::Utc::now(),
-            error: error.to_string(),
-        });
-    }
-
-    fn read(&self) -> Figures {
-        Figures {
-            saves: self.saves.load(Ordering::Relaxed),
-            messages: self.messages.load(Ordering::Relaxed),
-            failures: self.failures.load(Ordering::Relaxed),
-            conflicts: self.conflicts.load(Ordering::Relaxed),
-            last_error: self.last_error().clone(),
-            ..Figures::default()
-        }
-    }
-
-    fn last_error(&self) -> MutexGuard<'_, Option<LastError>> {
-        self.last_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! Whatever happens to a session, the stored state is the newest one that was acknowledged: any history of changes,
-//! failures, other writers, crashes and restarts, against a model. Time is tokio's, paused.
+//! A property of sessions: after any history of changes, failures, other writers, crashes and restarts, the stored state
+//! is the newest one that was acknowledged. Tokio's clock is paused.
 
 mod database;
 mod storage;
@@ -18,38 +18,39 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use storage::{Fault, Storage, Talk, said, say};
 
-/// What happens to a session.
+/// A step of a history.
 #[derive(Debug, Clone)]
-enum Happening {
-    /// Something is said; with a number that is never used again.
+enum Step {
+    /// A message is added, with a number that is never used again.
     Said,
-    SaidAloud,
+    /// As `Said`, and it is displayed.
+    Displayed,
     Completed,
     Interrupted,
     Titled,
-    /// The application asks for a save and waits for it.
+    /// The application calls `save` and awaits it.
     Saved,
     Reloaded,
-    /// Both at once.
+    /// `save` and `reload` at the same time.
     Raced,
     /// Time passes.
     Passed(Duration),
-    /// Others get their turn, and no time passes.
+    /// Other tasks run, and no time passes.
     Yielded(usize),
     /// The next calls to the database fail.
     Failing(Vec<Option<Fault>>),
     /// Another process saves the state.
     Overtaken,
-    /// The last handle is dropped, and the session looked for again.
+    /// The last handle is dropped, and the session started again.
     Dropped,
     /// The session is shut down, and started again.
     Restarted,
-    /// The process is gone from one moment to the next. Another one goes on.
+    /// The process crashes, and another one continues.
     Crashed,
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
-    use Happening::*;
+fn step() -> impl Strategy<Value = Step> {
+    use Step::*;
     let fault = prop_oneof![
         Just(None),
         Just(Some(Fault::Before)),
@@ -58,7 +59,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ];
     prop_oneof![
         8 => Just(Said),
-        4 => Just(SaidAloud),
+        4 => Just(Displayed),
         2 => Just(Completed),
         1 => Just(Interrupted),
         1 => Just(Titled),
@@ -84,7 +85,7 @@ fn the_stored_state_is_the_newest_that_was_acknowledged() {
         failure_persistence: None,
         ..Config::with_cases(60)
     });
-    let history = proptest::collection::vec(happening(), 1..60);
+    let history = proptest::collection::vec(step(), 1..60);
     let on_conflict = prop_oneof![Just(OnConflict::Report), Just(OnConflict::Reload)];
     let outcome = runner.run(&(history, on_conflict), |(history, on_conflict)| {
         let options = SessionOptions {
@@ -92,7 +93,7 @@ fn the_stored_state_is_the_newest_that_was_acknowledged() {
             ..SessionOptions::default()
         };
         let mut model = Model::new(Arc::clone(&database), options);
-        for life in history.split_inclusive(|happening| matches!(happening, Happening::Crashed)) {
+        for life in history.split_inclusive(|step| matches!(step, Step::Crashed)) {
             model.live(life);
         }
         model.end();
@@ -101,13 +102,13 @@ fn the_stored_state_is_the_newest_that_was_acknowledged() {
     outcome.unwrap();
 }
 
-/// What must be true, whatever happened.
+/// What must be true after every history.
 struct Model {
     talk: Talk,
     options: SessionOptions,
     /// The numbers that were used.
     numbers: usize,
-    /// What others saved.
+    /// What other processes saved.
     others: Vec<(Revision, Vec<String>)>,
 }
 
@@ -123,23 +124,23 @@ impl Model {
     }
 
     /// The life of one process, until it crashes or the history is over.
-    fn live(&mut self, life: &[Happening]) {
+    fn live(&mut self, life: &[Step]) {
         let process = process();
         let session = process.block_on(async {
             self.connect().await;
             let mut session = self.talk.start().await;
-            for happening in life {
-                session = self.happen(session, happening).await;
+            for step in life {
+                session = self.happen(session, step).await;
             }
             session
         });
-        // A handle that outlives the runtime is not dropped in good order.
+        // The handle is dropped after the runtime, as in a crash.
         drop(process);
         drop(session);
         self.check();
     }
 
-    /// After everything else nothing fails any more, and what is known is stored.
+    /// In the end, without further faults, the session can store its state.
     fn end(mut self) {
         self.talk.record.forget_faults();
         process().block_on(async {
@@ -153,8 +154,8 @@ impl Model {
                 if ended.is_ok() && stored == known {
                     break;
                 }
-                // Only a save that a crashed process had sent off can have come in between.
-                assert!(self.talk.coordinator.figures().conflicts > 0);
+                // A save that a crashed process had sent came in between.
+                assert!(self.talk.coordinator.stats().conflicts > 0);
                 self.connect().await;
             }
         });
@@ -164,23 +165,23 @@ impl Model {
     async fn happen(
         &mut self,
         session: AgentSession<Storage>,
-        happening: &Happening,
+        step: &Step,
     ) -> AgentSession<Storage> {
-        match happening {
-            Happening::Said => self.say(&session),
-            Happening::SaidAloud => {
+        match step {
+            Step::Said => self.say(&session),
+            Step::Displayed => {
                 self.numbers += 1;
                 let message = Message::user(self.numbers.to_string());
                 session.add_message(message).unwrap();
             }
-            Happening::Completed => session.completed().unwrap(),
-            Happening::Interrupted => session.interrupted(serde_json::json!(1)).unwrap(),
-            Happening::Titled => session.title_generated("Plans").unwrap(),
-            Happening::Saved => self.save(&session).await,
-            Happening::Reloaded => {
+            Step::Completed => session.completed().unwrap(),
+            Step::Interrupted => session.interrupted(serde_json::json!(1)).unwrap(),
+            Step::Titled => session.title_generated("Plans").unwrap(),
+            Step::Saved => self.save(&session).await,
+            Step::Reloaded => {
                 session.reload().await.unwrap();
             }
-            Happening::Raced => {
+            Step::Raced => {
                 let known = session.read(said);
                 let (saved, reloaded) = tokio::join!(session.save(), session.reload());
                 reloaded.unwrap();
@@ -188,30 +189,30 @@ impl Model {
                     assert!(self.talk.stored().await.0.starts_with(&known));
                 }
             }
-            Happening::Passed(time) => tokio::time::sleep(*time).await,
-            Happening::Yielded(times) => {
+            Step::Passed(time) => tokio::time::sleep(*time).await,
+            Step::Yielded(times) => {
                 for _ in 0..*times {
                     tokio::task::yield_now().await;
                 }
             }
-            Happening::Failing(faults) => self.talk.record.fail(faults.clone()),
-            Happening::Overtaken => {
+            Step::Failing(faults) => self.talk.record.fail(faults.clone()),
+            Step::Overtaken => {
                 self.numbers += 1;
                 let revision = self
                     .talk
-                    .somebody_else_says(&self.numbers.to_string())
+                    .other_process_says(&self.numbers.to_string())
                     .await;
                 let (said, current) = self.talk.stored().await;
-                // The session may have followed at once.
+                // The session may have saved right after.
                 if current == revision {
                     self.others.push((revision, said));
                 }
             }
-            Happening::Dropped => {
+            Step::Dropped => {
                 drop(session);
                 return self.talk.start().await;
             }
-            Happening::Restarted => {
+            Step::Restarted => {
                 match session.shutdown().await {
                     Ok(()) => {
                         let (stored, known) = (self.talk.stored().await.0, session.read(said));
@@ -223,7 +224,7 @@ impl Model {
                 }
                 return self.talk.start().await;
             }
-            Happening::Crashed => {}
+            Step::Crashed => {}
         }
         session
     }
@@ -238,7 +239,7 @@ impl Model {
         match session.save().await {
             Ok(revision) => {
                 let (stored, current) = self.talk.stored().await;
-                // What had not changed was not saved again, and somebody else may have gone on.
+                // An unchanged state is not saved again, and another process may have saved since.
                 let overtaken = self.others.iter().any(|(other, _)| *other > revision);
                 assert!(current == revision && stored == known || overtaken);
             }
@@ -248,14 +249,14 @@ impl Model {
         }
     }
 
-    /// A save of another process may be in the way, or one of a process that crashed.
+    /// Whether another process saved, or one that crashed may have.
     fn may_conflict(&self) -> bool {
         let saves = self.talk.record.saves();
-        !self.others.is_empty() || saves.iter().any(|save| save.answer.is_none())
+        !self.others.is_empty() || saves.iter().any(|save| save.reply.is_none())
     }
 
-    /// The stored state is the newest that was acknowledged, or a later one whose acknowledgement was lost; and every
-    /// save has built on the one before.
+    /// The stored state is the newest that was acknowledged, or a later one whose acknowledgement was lost. Every save
+    /// contains the one before.
     fn check(&mut self) {
         let (shown, stored) = process().block_on(async {
             self.connect().await;
@@ -266,10 +267,10 @@ impl Model {
         let is_sorted = shown.windows(2).all(|pair| pair[0] < pair[1]);
         assert!(is_sorted, "in order and once: {shown:?}");
         let saves = self.talk.record.saves();
-        let answered = saves
+        let acknowledged = saves
             .iter()
-            .filter_map(|save| Some((save.answer?, save.said.clone())));
-        let mut known: Vec<_> = answered.chain(self.others.clone()).collect();
+            .filter_map(|save| Some((save.reply?, save.said.clone())));
+        let mut known: Vec<_> = acknowledged.chain(self.others.clone()).collect();
         known.sort();
         known.dedup();
         if let Some(newest) = known.last() {
@@ -279,7 +280,7 @@ impl Model {
         let was_tried = saves.iter().any(|save| {
             save.said == stored.1 && save.expect == Expect::Revision(Revision(stored.0.0 - 1))
         });
-        assert!(is_known || was_tried, "nobody saved {stored:?}");
+        assert!(is_known || was_tried, "no process saved {stored:?}");
         known.push(stored);
         for pair in known.windows(2) {
             assert!(
@@ -291,9 +292,9 @@ impl Model {
         }
     }
 
-    /// A process has a pool and a coordinator of its own.
+    /// A new process: another pool and another coordinator.
     async fn connect(&mut self) {
-        let connected = storage::frozen(connect(&self.talk.keeper.url())).await;
+        let connected = storage::frozen(connect(&self.talk.database.url())).await;
         self.talk.layer = Conversations::new(connected.unwrap());
         let storage = Storage {
             layer: self.talk.layer.clone(),

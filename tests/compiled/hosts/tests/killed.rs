@@ -1,5 +1,5 @@
-//! A process with sessions is killed in the middle of its work, again and again. What it was told is stored is there, at
-//! most the changes after that are missing, and the next process goes on.
+//! A process with sessions is killed several times while it works. What was acknowledged is stored, at most later changes
+//! are missing, and the next process continues.
 
 mod database;
 mod storage;
@@ -16,13 +16,13 @@ use uuid::Uuid;
 
 const KILLS: usize = 5;
 const SESSIONS: usize = 4;
-/// A process is killed when it has said so often that something is stored.
+/// A process is killed after this many acknowledgements.
 const ACKNOWLEDGED: usize = 40;
 const URL: &str = "SESSIONS_URL";
 const IDS: &str = "SESSIONS_IDS";
 
 #[tokio::test]
-async fn a_killed_process_loses_at_most_what_it_was_not_told_is_stored() {
+async fn a_killed_process_loses_at_most_what_was_not_acknowledged() {
     let database =
         database::Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
     let layer = Conversations::new(connect(&database.url()).await.unwrap());
@@ -43,7 +43,7 @@ async fn a_killed_process_loses_at_most_what_it_was_not_told_is_stored() {
                 .collect();
             assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>());
             assert!(talk.stored <= numbers.len(), "{talk:?} {}", numbers.len());
-            // One more may have been made before it was told.
+            // The process may have been killed before it reported the last change.
             assert!(numbers.len() <= talk.made + 1, "{talk:?} {}", numbers.len());
             lost += talk.made.saturating_sub(numbers.len());
         }
@@ -51,17 +51,17 @@ async fn a_killed_process_loses_at_most_what_it_was_not_told_is_stored() {
     assert!(lost > 0, "no process was killed in the middle of its work");
 }
 
-/// What a process told of a conversation before it was killed.
+/// What a process reported of a conversation before it was killed.
 #[derive(Debug, Default, Clone, Copy)]
-struct Told {
+struct Reported {
     /// How many changes it had made, and how many were stored.
     made: usize,
     stored: usize,
 }
 
-/// Lets a process work, kills it, and answers what it told.
-fn until_killed(url: &str, ids: &[Uuid]) -> Vec<(Uuid, Told)> {
-    let mut talks: Vec<_> = ids.iter().map(|id| (*id, Told::default())).collect();
+/// Starts a process, kills it, and returns what it reported.
+fn until_killed(url: &str, ids: &[Uuid]) -> Vec<(Uuid, Reported)> {
+    let mut talks: Vec<_> = ids.iter().map(|id| (*id, Reported::default())).collect();
     let names: Vec<_> = ids.iter().map(Uuid::to_string).collect();
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -79,10 +79,10 @@ fn until_killed(url: &str, ids: &[Uuid]) -> Vec<(Uuid, Told)> {
     let mut acknowledged = 0;
     while let Some(line) = lines.next().transpose().unwrap() {
         let words: Vec<_> = line.split(' ').collect();
-        let ["told", place, what, number] = words[..] else {
+        let ["reported", index, what, number] = words[..] else {
             continue;
         };
-        let talk = &mut talks[place.parse::<usize>().unwrap()].1;
+        let talk = &mut talks[index.parse::<usize>().unwrap()].1;
         let number = number.parse().unwrap();
         if what == "made" {
             talk.made = number;
@@ -118,7 +118,7 @@ async fn the_process_that_is_killed() {
     let layer = Conversations::new(connect(&url).await.unwrap());
     let coordinator = Coordinator::with_options(layer, options);
     let mut work = tokio::task::JoinSet::new();
-    for (place, id) in ids.split(' ').enumerate() {
+    for (index, id) in ids.split(' ').enumerate() {
         let coordinator = coordinator.clone();
         let id = Uuid::try_parse(id).unwrap();
         work.spawn(async move {
@@ -130,10 +130,10 @@ async fn the_process_that_is_killed() {
                     number
                 };
                 let number = session.change(add).unwrap();
-                println!("told {place} made {number}");
+                println!("reported {index} made {number}");
                 if number % 20 == 0 {
                     session.save().await.unwrap();
-                    println!("told {place} stored {number}");
+                    println!("reported {index} stored {number}");
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

@@ -1,4 +1,4 @@
-//! The server is away for ten seconds while sessions work. They go on, and when it is back everything is stored.
+//! The server is down for ten seconds while sessions work. They continue, and afterwards everything is stored.
 
 mod database;
 mod storage;
@@ -16,7 +16,7 @@ use storage::{said, scope};
 const SESSIONS: usize = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_go_on_while_the_server_is_away_and_are_saved_when_it_is_back() {
+async fn sessions_continue_while_the_server_is_down_and_are_saved_afterwards() {
     let server = Arc::new(Server::start());
     server.create_database("outage");
     let url = server.url("outage");
@@ -51,24 +51,20 @@ async fn sessions_go_on_while_the_server_is_away_and_are_saved_when_it_is_back()
         });
     }
     let made = || changes.load(Ordering::SeqCst);
-    while coordinator.figures().saves < 2 * SESSIONS as u64 {
+    while coordinator.stats().saves < 2 * SESSIONS as u64 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 
-    let away = Arc::clone(&server);
-    let stopped = tokio::task::spawn_blocking(move || away.stop());
+    let down = Arc::clone(&server);
+    let stopped = tokio::task::spawn_blocking(move || down.stop());
     stopped.await.unwrap();
-    let (before, saves) = (made(), coordinator.figures().saves);
+    let (before, saves) = (made(), coordinator.stats().saves);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(made() > before + SESSIONS, "sessions waited for the server");
-    assert_eq!(
-        coordinator.figures().saves,
-        saves,
-        "the server was not away"
-    );
-    assert!(coordinator.figures().unsaved > 0);
-    let back = Arc::clone(&server);
-    let started = tokio::task::spawn_blocking(move || back.restart());
+    assert_eq!(coordinator.stats().saves, saves, "the server was not down");
+    assert!(coordinator.stats().unsaved > 0);
+    let up = Arc::clone(&server);
+    let started = tokio::task::spawn_blocking(move || up.restart());
     started.await.unwrap();
 
     stop.store(true, Ordering::SeqCst);

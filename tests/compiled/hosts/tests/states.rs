@@ -1,4 +1,4 @@
-//! What an agent knows, through a real database: nothing is lost, whatever it is.
+//! Agent states through a real database: any state comes back equal.
 
 mod database;
 mod strategies;
@@ -7,7 +7,8 @@ use database::{Pool, STORE};
 use matrix::conversations::{Conversations, Error, NewConversation, connect};
 use matrix::sagents;
 use matrix::sagents::{
-    AgentPersistence as _, Expect, Lifecycle, LoadContext, Message, ReadError, State,
+    AgentPersistence as _, Expect, Lifecycle, LoadContext, Message, PersistContext, ReadError,
+    State,
 };
 use matrix::scopes::{Scope, User};
 use proptest::prelude::*;
@@ -39,7 +40,7 @@ async fn reads_back_equal(db: &Database, state: &State) -> Result<(), TestCaseEr
         .unwrap();
     let saved = layer.load_agent_state(&scope, id).await.unwrap();
     prop_assert_eq!(&saved.state, state);
-    // A message shows something or nothing, but never fails.
+    // Every message can be displayed.
     for message in &state.messages {
         let message_id = Uuid::now_v7();
         let stored = layer.save_message(&scope, id, message_id, message);
@@ -49,7 +50,7 @@ async fn reads_back_equal(db: &Database, state: &State) -> Result<(), TestCaseEr
 }
 
 #[tokio::test]
-async fn nesting_past_the_limit_is_refused_with_its_place() {
+async fn nesting_past_the_limit_is_refused_with_its_path() {
     let db = Database::new().await;
     let id = db.conversation().await;
     let nested =
@@ -93,7 +94,7 @@ async fn ten_thousand_messages_are_saved_and_loaded() {
 }
 
 #[tokio::test]
-async fn an_agent_starts_afresh_on_damage_and_loses_nothing() {
+async fn an_agent_starts_on_a_damaged_state_and_loses_nothing() {
     let db = Database::new().await;
     let id = db.conversation().await;
     let context = LoadContext::new(id);
@@ -105,9 +106,9 @@ async fn an_agent_starts_afresh_on_damage_and_loses_nothing() {
         (Expect::NOTHING, Some(&context.agent_id))
     );
     state.add_message(Message::user("hello"));
-    let because = context.because(Lifecycle::Completion);
+    let save = PersistContext::new(&context, Lifecycle::Completion);
     db.layer
-        .persist_state(&scope(), &state, expect, &because)
+        .persist_state(&scope(), &state, expect, &save)
         .await
         .unwrap();
 
@@ -122,7 +123,7 @@ async fn an_agent_starts_afresh_on_damage_and_loses_nothing() {
         .unwrap();
     assert_eq!(state, State::new());
     db.layer
-        .persist_state(&scope(), &state, expect, &because)
+        .persist_state(&scope(), &state, expect, &save)
         .await
         .unwrap();
     assert_eq!(db.aside(id).await.as_deref(), Some(damage));
@@ -135,7 +136,7 @@ async fn an_agent_starts_afresh_on_damage_and_loses_nothing() {
         .to_string();
     assert_eq!(
         error,
-        r#"the state is damaged: state.messages[0].role: "robot" is no role"#
+        r#"the state is damaged: state.messages[0].role: "robot" is not a role"#
     );
 
     db.store(r#"{"version":3,"state":{}}"#).await;
@@ -154,11 +155,11 @@ fn scope() -> Scope {
     }
 }
 
-/// The layer on a database of its own.
+/// A context with its own database.
 struct Database {
     layer: Conversations,
     pool: Pool,
-    _keeper: database::Database,
+    _guard: database::Database,
 }
 
 impl Database {
@@ -169,7 +170,7 @@ impl Database {
         Self {
             layer: Conversations::new(pool.clone()),
             pool,
-            _keeper: database,
+            _guard: database,
         }
     }
 

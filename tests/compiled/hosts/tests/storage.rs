@@ -1,5 +1,5 @@
-//! The layer as sessions use it, with the faults that a test wants. Where the clock of a test stands still, it does so
-//! while the database works.
+//! A storage for sessions that injects faults into the calls of a real context. Where the clock of a test is paused, it
+//! stays paused while the database works.
 
 #![allow(dead_code, reason = "each test needs a part of it")]
 
@@ -21,14 +21,14 @@ use uuid::Uuid;
 
 use crate::database;
 
-/// What goes wrong with a call.
+/// A fault of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It never reaches the database.
+    /// The call does not reach the database.
     Before,
-    /// The database does it, and the answer is lost.
+    /// The database executes the call, and the reply is lost.
     After,
-    /// The database does it and never answers.
+    /// The database executes the call and never replies.
     Silence,
 }
 
@@ -39,34 +39,34 @@ pub struct Save {
     pub write_id: Uuid,
     pub expect: Expect,
     pub said: Vec<String>,
-    /// What the session was told.
-    pub answer: Option<Revision>,
+    /// What the session received.
+    pub reply: Option<Revision>,
 }
 
-/// Many clones of one storage, on one pool.
+/// Clones share the pool and the record.
 #[derive(Clone)]
 pub struct Storage {
     pub layer: Conversations,
     pub record: Arc<Record>,
 }
 
-/// What happened, and what is to happen. It outlives a process that is simulated.
+/// The saves that happened, and the faults to come. It outlives a simulated process.
 #[derive(Default)]
 pub struct Record {
     faults: Mutex<VecDeque<Option<Fault>>>,
     saves: Mutex<Vec<Save>>,
     loads: AtomicUsize,
-    /// The saves that are under way, and the most that ever were.
+    /// The saves in progress, and the most at one time.
     saving: AtomicUsize,
     most: AtomicUsize,
     load_faults: Mutex<VecDeque<Option<Fault>>>,
-    /// Held by a test that wants saves, or loads, to wait.
+    /// Held by a test to block saves, or loads.
     gate: tokio::sync::RwLock<()>,
     load_gate: tokio::sync::RwLock<()>,
 }
 
 impl Record {
-    /// The next calls that write meet these, one each.
+    /// Queues faults for the next calls that write, one per call.
     pub fn fail(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
         locked(&self.faults).extend(faults);
     }
@@ -83,7 +83,7 @@ impl Record {
         locked(&self.saves).clone()
     }
 
-    /// Why states were saved.
+    /// The lifecycle of each save.
     pub fn lifecycles(&self) -> Vec<Lifecycle> {
         let saves = self.saves();
         saves.iter().map(|save| save.lifecycle).collect()
@@ -97,7 +97,7 @@ impl Record {
         self.most.load(Ordering::SeqCst)
     }
 
-    /// Until it is dropped, saves wait.
+    /// Blocks saves until the guard is dropped.
     pub async fn hold_saves(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
         self.gate.write().await
     }
@@ -111,7 +111,7 @@ impl Record {
         self.call(call, fault).await
     }
 
-    /// Makes a call with what is to go wrong with it.
+    /// Makes a call with a fault.
     async fn call<T>(
         &self,
         call: impl Future<Output = Result<T, Error>>,
@@ -120,11 +120,11 @@ impl Record {
         if fault == Some(Fault::Before) {
             return Err(failed());
         }
-        let answer = frozen(call).await;
+        let result = frozen(call).await;
         match fault {
             Some(Fault::After) => Err(failed()),
             Some(Fault::Silence) => std::future::pending().await,
-            Some(Fault::Before) | None => answer,
+            Some(Fault::Before) | None => result,
         }
     }
 }
@@ -137,15 +137,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tokio's clock, where it is paused, jumps ahead whenever no task can run, and a task that waits for a database cannot.
-/// It does not while something blocks.
+/// A paused tokio clock jumps ahead whenever all tasks wait, also if they wait for a database. It does not while a
+/// blocking task runs.
 pub async fn frozen<T>(call: impl Future<Output = T>) -> T {
     let (done, wait) = mpsc::channel::<()>();
     let block = tokio::task::spawn_blocking(move || wait.recv());
-    let answer = call.await;
+    let result = call.await;
     drop(done);
     let _ = block.await;
-    answer
+    result
 }
 
 pub fn said(state: &State) -> Vec<String> {
@@ -168,28 +168,28 @@ impl AgentPersistence for Storage {
         context: &PersistContext,
     ) -> Result<Revision, Error> {
         let record = &self.record;
-        let under_way = UnderWay::begin(record);
+        let in_progress = InProgress::begin(record);
         let open = record.gate.read().await;
         let call = self.layer.persist_state(scope, state, expect, context);
-        let save = |answer| Save {
+        let save = |reply| Save {
             lifecycle: context.lifecycle,
             write_id: context.write_id,
             expect,
             said: said(state),
-            answer,
+            reply,
         };
-        // It is on record before it is done: a process may be gone before it gets an answer.
-        let place = {
+        // Recorded before the call: a process may crash before the reply.
+        let index = {
             let mut saves = locked(&record.saves);
             saves.push(save(None));
             saves.len() - 1
         };
-        let answer = record.write(call).await;
-        if let Ok(revision) = answer {
-            locked(&record.saves)[place] = save(Some(revision));
+        let result = record.write(call).await;
+        if let Ok(revision) = result {
+            locked(&record.saves)[index] = save(Some(revision));
         }
-        drop((open, under_way));
-        answer
+        drop((open, in_progress));
+        result
     }
 
     async fn load_state(&self, scope: &Scope, context: &LoadContext) -> Result<Loaded, Error> {
@@ -198,9 +198,9 @@ impl AgentPersistence for Storage {
         let open = record.load_gate.read().await;
         let fault = locked(&record.load_faults).pop_front().flatten();
         let call = self.layer.load_state(scope, context);
-        let answer = record.call(call, fault).await;
+        let result = record.call(call, fault).await;
         drop(open);
-        answer
+        result
     }
 
     async fn set_interrupted(
@@ -252,10 +252,10 @@ impl SessionPersistence for Storage {
     }
 }
 
-/// Counts a save while it is under way.
-struct UnderWay<'a>(&'a Record);
+/// Counts a save while it is in progress.
+struct InProgress<'a>(&'a Record);
 
-impl<'a> UnderWay<'a> {
+impl<'a> InProgress<'a> {
     fn begin(record: &'a Record) -> Self {
         let now = record.saving.fetch_add(1, Ordering::SeqCst) + 1;
         record.most.fetch_max(now, Ordering::SeqCst);
@@ -263,7 +263,7 @@ impl<'a> UnderWay<'a> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InProgress<'_> {
     fn drop(&mut self) {
         self.0.saving.fetch_sub(1, Ordering::SeqCst);
     }
@@ -280,27 +280,27 @@ pub fn user(id: i64) -> Scope {
     }
 }
 
-/// A conversation on a database of its own, as one process sees it.
+/// A conversation as one process sees it.
 pub struct Talk {
     pub coordinator: Coordinator<Storage>,
     pub layer: Conversations,
     pub record: Arc<Record>,
     pub id: Uuid,
-    pub keeper: Arc<database::Database>,
+    pub database: Arc<database::Database>,
     pool: database::Pool,
 }
 
 impl Talk {
     pub async fn new(options: SessionOptions) -> Self {
         let insert = "INSERT INTO users (id, name) VALUES (1, 'a'), (2, 'b')";
-        let keeper = frozen(database::Database::migrated(insert)).await;
-        Self::on(Arc::new(keeper), options).await
+        let database = frozen(database::Database::migrated(insert)).await;
+        Self::on(Arc::new(database), options).await
     }
 
-    /// Another conversation on a database that is there.
-    pub async fn on(keeper: Arc<database::Database>, options: SessionOptions) -> Self {
+    /// Another conversation on an existing database.
+    pub async fn on(database: Arc<database::Database>, options: SessionOptions) -> Self {
         frozen(async {
-            let pool = connect(&keeper.url()).await.unwrap();
+            let pool = connect(&database.url()).await.unwrap();
             let layer = Conversations::new(pool.clone());
             let new = NewConversation::new();
             let id = layer.create_conversation(&scope(), new).await.unwrap().id;
@@ -314,7 +314,7 @@ impl Talk {
                 layer,
                 record,
                 id,
-                keeper,
+                database,
                 pool,
             }
         })
@@ -325,7 +325,7 @@ impl Talk {
         self.coordinator.start(scope(), self.id).await.unwrap()
     }
 
-    /// What is said in the stored state, and its revision.
+    /// The texts of the stored state, and its revision.
     pub async fn stored(&self) -> (Vec<String>, Revision) {
         match frozen(self.layer.load_agent_state(&scope(), self.id)).await {
             Ok(saved) => (said(&saved.state), saved.revision),
@@ -334,7 +334,7 @@ impl Talk {
         }
     }
 
-    /// What a person sees.
+    /// The display messages.
     pub async fn shown(&self) -> Vec<String> {
         let page = MessagePage::first().limit(MessagePage::MAX_LIMIT);
         let scope = scope();
@@ -346,10 +346,10 @@ impl Talk {
             .collect()
     }
 
-    /// Puts a text in the place of the stored state.
+    /// Overwrites the data of the stored state.
     pub async fn store(&self, data: &str) {
         frozen(async {
-            let pool = connect(&self.keeper.url()).await.unwrap();
+            let pool = connect(&self.database.url()).await.unwrap();
             let store = sqlx::query(database::STORE).bind(data);
             store.execute(&pool).await.unwrap();
         })
@@ -361,8 +361,8 @@ impl Talk {
         frozen(self.pool.close()).await;
     }
 
-    /// Another process that has the conversation too says something.
-    pub async fn somebody_else_says(&self, text: &str) -> Revision {
+    /// Another process adds a message and saves.
+    pub async fn other_process_says(&self, text: &str) -> Revision {
         frozen(async {
             let scope = scope();
             loop {

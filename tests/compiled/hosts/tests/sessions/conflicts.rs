@@ -1,4 +1,4 @@
-//! Two processes with one conversation.
+//! Two processes with the same conversation.
 
 use std::time::Duration;
 
@@ -11,21 +11,17 @@ use crate::storage::{Fault, Talk, frozen, said, say, scope};
 use crate::{INTERVAL, SECOND};
 
 #[tokio::test(start_paused = true)]
-async fn somebody_elses_save_is_reported_and_never_overwritten() {
+async fn a_save_of_another_process_is_reported_and_never_overwritten() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     say(&session, "mine");
     let mut events = session.subscribe();
-    let current = talk.somebody_else_says("theirs").await;
+    let current = talk.other_process_says("theirs").await;
     sleep(INTERVAL * 10).await;
-    assert_eq!(
-        talk.record.saves().len(),
-        1,
-        "it is not tried again and again"
-    );
+    assert_eq!(talk.record.saves().len(), 1, "a conflict is not retried");
     let event = events.recv().await.unwrap();
     assert!(
-        matches!(&*event, SessionEvent::Failed { error: SessionError::Conflict { current: told }, retry_in: None, .. } if *told == current),
+        matches!(&*event, SessionEvent::Failed { error: SessionError::Conflict { current: reported }, retry_in: None, .. } if *reported == current),
         "{event:?}"
     );
     say(&session, "more of mine");
@@ -44,15 +40,15 @@ async fn somebody_elses_save_is_reported_and_never_overwritten() {
         .unwrap();
     session.save().await.unwrap();
     assert_eq!(talk.stored().await.0, ["theirs", "mine", "more of mine"]);
-    assert_eq!(talk.coordinator.figures().conflicts, 1);
+    assert_eq!(talk.coordinator.stats().conflicts, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_that_nobody_solves_is_told_at_the_end() {
+async fn an_unresolved_conflict_is_returned_by_shutdown() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     say(&session, "mine");
-    talk.somebody_else_says("theirs").await;
+    talk.other_process_says("theirs").await;
     let refused = session.shutdown().await.unwrap_err();
     assert!(
         matches!(refused, SessionError::Conflict { .. }),
@@ -64,7 +60,7 @@ async fn a_conflict_that_nobody_solves_is_told_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_at_the_end_is_reported_also_where_it_would_make_a_session_reload() {
+async fn a_conflict_during_shutdown_is_reported_even_with_on_conflict_reload() {
     let options = SessionOptions {
         on_conflict: OnConflict::Reload,
         ..SessionOptions::default()
@@ -72,7 +68,7 @@ async fn a_conflict_at_the_end_is_reported_also_where_it_would_make_a_session_re
     let talk = Talk::new(options).await;
     let session = talk.start().await;
     say(&session, "mine");
-    talk.somebody_else_says("theirs").await;
+    talk.other_process_says("theirs").await;
     let mut events = session.subscribe();
     let refused = session.shutdown().await.unwrap_err();
     assert!(
@@ -89,22 +85,22 @@ async fn a_conflict_at_the_end_is_reported_also_where_it_would_make_a_session_re
         matches!(&*ended, SessionEvent::Ended { unsaved: Some(_) }),
         "{ended:?}"
     );
-    assert!(events.recv().await.is_err(), "there is nothing more");
+    assert!(events.recv().await.is_err(), "`Ended` is the last event");
     assert!(session.subscribe().recv().await.is_err());
 
     let session = talk.start().await;
     say(&session, "mine again");
-    talk.somebody_else_says("theirs again").await;
+    talk.other_process_says("theirs again").await;
     let report = talk.coordinator.shutdown(INTERVAL).await;
     assert_eq!((report.saved, report.unsaved.len()), (0, 1));
     assert_eq!(talk.stored().await.0, ["theirs", "theirs again"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_save_that_a_reload_overtook_is_not_acknowledged() {
+async fn a_save_that_a_reload_replaced_is_not_acknowledged() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
-    talk.somebody_else_says("theirs").await;
+    talk.other_process_says("theirs").await;
     say(&session, "mine");
     let (saved, reloaded) = tokio::join!(session.save(), session.reload());
     assert!(matches!(saved, Err(SessionError::Conflict { .. })));
@@ -113,16 +109,18 @@ async fn a_save_that_a_reload_overtook_is_not_acknowledged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_takes_over_somebody_elses_save_if_it_is_to() {
+async fn with_on_conflict_reload_a_session_loads_the_save_of_another_process() {
     let options = SessionOptions {
         on_conflict: OnConflict::Reload,
         ..SessionOptions::default()
     };
     let talk = Talk::new(options).await;
     let session = talk.start().await;
-    session.change(|state| state.runtime.insert(7_u8)).unwrap();
+    session
+        .change(|state| state.extensions.insert(7_u8))
+        .unwrap();
     say(&session, "mine");
-    talk.somebody_else_says("theirs").await;
+    talk.other_process_says("theirs").await;
     let mut events = session.subscribe();
     let refused = session.save().await.unwrap_err();
     assert!(
@@ -132,7 +130,7 @@ async fn a_session_takes_over_somebody_elses_save_if_it_is_to() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(session.read(said), ["theirs"]);
     assert_eq!(
-        session.read(|state| state.runtime.get::<u8>().copied()),
+        session.read(|state| state.extensions.get::<u8>().copied()),
         Some(7)
     );
     assert!(matches!(
@@ -154,7 +152,7 @@ async fn a_session_takes_over_somebody_elses_save_if_it_is_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_who_reloads_is_answered() {
+async fn concurrent_reloads_all_return() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let (one, other) = tokio::join!(session.reload(), session.reload());
@@ -162,18 +160,18 @@ async fn everybody_who_reloads_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_keeps_who_the_agent_is() {
+async fn a_reload_keeps_the_agent_id() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let agent = session.read(|state| state.agent_id.clone());
     assert!(agent.is_some());
-    talk.somebody_else_says("theirs").await;
+    talk.other_process_says("theirs").await;
     session.reload().await.unwrap();
     assert_eq!(session.read(|state| state.agent_id.clone()), agent);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_of_nothing_leaves_the_state_to_be_saved() {
+async fn a_reload_without_a_stored_state_saves_the_own_state() {
     for on_conflict in [OnConflict::Report, OnConflict::Reload] {
         let talk = Talk::new(SessionOptions {
             on_conflict,
@@ -184,7 +182,7 @@ async fn a_reload_of_nothing_leaves_the_state_to_be_saved() {
         say(&session, "hello");
         session.save().await.unwrap();
         frozen(async {
-            let pool = matrix::conversations::connect(&talk.keeper.url())
+            let pool = matrix::conversations::connect(&talk.database.url())
                 .await
                 .unwrap();
             sqlx::query("DELETE FROM sagents_agent_states")
@@ -200,21 +198,21 @@ async fn a_reload_of_nothing_leaves_the_state_to_be_saved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_that_was_given_up_replaces_nothing() {
+async fn a_reload_that_was_cancelled_replaces_nothing() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
-    talk.somebody_else_says("theirs").await;
+    talk.other_process_says("theirs").await;
     say(&session, "mine");
     let gate = talk.record.hold_loads().await;
-    let given_up = timeout(SECOND, session.reload()).await;
-    assert!(given_up.is_err());
+    let cancelled = timeout(SECOND, session.reload()).await;
+    assert!(cancelled.is_err());
     drop(gate);
     sleep(SECOND).await;
     assert_eq!(session.read(said), ["mine"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_that_fails_is_tried_again_only_if_the_session_wants_it() {
+async fn a_failed_load_is_retried_only_with_on_conflict_reload() {
     for (on_conflict, retries) in [(OnConflict::Report, false), (OnConflict::Reload, true)] {
         let talk = Talk::new(SessionOptions {
             on_conflict,
@@ -223,7 +221,7 @@ async fn a_load_that_fails_is_tried_again_only_if_the_session_wants_it() {
         .await;
         let session = talk.start().await;
         say(&session, "mine");
-        talk.somebody_else_says("theirs").await;
+        talk.other_process_says("theirs").await;
         let mut events = session.subscribe();
         talk.record.fail_loads([Some(Fault::Before)]);
         session.save().await.unwrap_err();
@@ -246,7 +244,7 @@ async fn a_load_that_fails_is_tried_again_only_if_the_session_wants_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn damage_that_a_reload_finds_is_kept_aside_and_the_state_stored() {
+async fn a_reload_of_a_damaged_state_sets_it_aside_and_saves_the_own_state() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     say(&session, "hello");
@@ -263,7 +261,7 @@ async fn damage_that_a_reload_finds_is_kept_aside_and_the_state_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_conversation_says_of_waiting_is_not_taken_for_granted_after_a_reload() {
+async fn the_interrupted_flag_is_written_again_after_a_reload() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     session.interrupted(json!(1)).unwrap();

@@ -1,4 +1,4 @@
-//! What fails is tried again, as long as that helps.
+//! Transient failures are retried, permanent ones are not.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::storage::{Fault, Talk, frozen, say, scope};
 use crate::{INTERVAL, SECOND, deep, slow};
 
 #[tokio::test(start_paused = true)]
-async fn a_save_that_fails_is_tried_again_with_longer_pauses() {
+async fn a_failed_save_is_retried_with_growing_delays() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let mut events = session.subscribe();
@@ -23,41 +23,41 @@ async fn a_save_that_fails_is_tried_again_with_longer_pauses() {
     assert!(matches!(failed, SessionError::Storage(_)), "{failed}");
     say(&session, "new");
 
-    let mut pauses = Vec::new();
+    let mut delays = Vec::new();
     loop {
         match &*events.recv().await.unwrap() {
-            SessionEvent::Failed { retry_in, .. } => pauses.push(retry_in.unwrap()),
+            SessionEvent::Failed { retry_in, .. } => delays.push(retry_in.unwrap()),
             SessionEvent::Saved { revision, .. } => break assert_eq!(*revision, Revision(1)),
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(pauses.len(), 8);
+    assert_eq!(delays.len(), 8);
     assert!(
-        pauses.windows(2).all(|pair| pair[0] <= pair[1]),
-        "{pauses:?}"
+        delays.windows(2).all(|pair| pair[0] <= pair[1]),
+        "{delays:?}"
     );
     assert!(
-        pauses[0] <= Duration::from_millis(500) && pauses[7] <= INTERVAL,
-        "{pauses:?}"
+        delays[0] <= Duration::from_millis(500) && delays[7] <= INTERVAL,
+        "{delays:?}"
     );
-    assert!(begin.elapsed() >= pauses.iter().sum());
-    let figures = talk.coordinator.figures();
-    assert_eq!(figures.failures, 8);
-    let last = figures.last_error.unwrap();
+    assert!(begin.elapsed() >= delays.iter().sum());
+    let stats = talk.coordinator.stats();
+    assert_eq!(stats.failures, 8);
+    let last = stats.last_error.unwrap();
     assert_eq!(last.conversation_id, talk.id);
-    assert!(last.error.contains("pool timed out"), "{last}");
+    assert!(last.error.contains("pool timed out"), "{last:?}");
 
     sleep(INTERVAL).await;
     assert_eq!(
         talk.stored().await,
         (vec!["old".into(), "new".into()], Revision(2))
     );
-    let figures = talk.coordinator.figures();
-    assert_eq!((figures.saves, figures.unsaved), (2, 0));
+    let stats = talk.coordinator.stats();
+    assert_eq!((stats.saves, stats.unsaved), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_save_whose_answer_was_lost_is_done_once() {
+async fn a_save_whose_reply_was_lost_is_stored_once() {
     for fault in [Fault::After, Fault::Silence] {
         let talk = Talk::new(SessionOptions::default()).await;
         let session = talk.start().await;
@@ -75,15 +75,12 @@ async fn a_save_whose_answer_was_lost_is_done_once() {
             saves[0].write_id, saves[1].write_id,
             "the same save, {fault:?}"
         );
-        assert_eq!(
-            (saves[0].answer, saves[1].answer),
-            (None, Some(Revision(1)))
-        );
+        assert_eq!((saves[0].reply, saves[1].reply), (None, Some(Revision(1))));
         assert_eq!(
             talk.stored().await,
             (vec!["first".into(), "second".into()], Revision(2))
         );
-        assert_eq!(talk.coordinator.figures().conflicts, 0);
+        assert_eq!(talk.coordinator.stats().conflicts, 0);
     }
 }
 
@@ -104,7 +101,7 @@ async fn a_state_that_cannot_be_stored_is_saved_once_it_can() {
     assert_eq!(
         talk.record.saves().len(),
         1,
-        "it is not tried again and again"
+        "a permanent failure is not retried"
     );
     session
         .change(|state| state.metadata.remove("deep"))
@@ -114,7 +111,7 @@ async fn a_state_that_cannot_be_stored_is_saved_once_it_can() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_refused_is_tried_again_when_somebody_asks() {
+async fn a_permanent_failure_is_tried_again_on_request() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     session
@@ -128,7 +125,7 @@ async fn what_was_refused_is_tried_again_when_somebody_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_after_a_refusal_is_saved_in_its_time() {
+async fn a_change_after_a_permanent_failure_is_saved() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let gate = talk.record.hold_saves().await;
@@ -137,14 +134,14 @@ async fn a_change_after_a_refusal_is_saved_in_its_time() {
         .unwrap();
     session.completed().unwrap();
     sleep(SECOND).await;
-    say(&session, "meanwhile");
+    say(&session, "during the save");
     drop(gate);
     sleep(SECOND).await;
     session
         .change(|state| state.metadata.remove("deep"))
         .unwrap();
     sleep(INTERVAL * 2).await;
-    assert_eq!(talk.stored().await.0, ["meanwhile"]);
+    assert_eq!(talk.stored().await.0, ["during the save"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,11 +154,11 @@ async fn a_conversation_that_was_deleted_ends_its_session_with_an_error() {
         .unwrap();
     let ended = session.shutdown().await.unwrap_err();
     assert!(matches!(ended, SessionError::Storage(error) if matches!(*error, Error::NotFound)));
-    assert_eq!(talk.coordinator.figures().sessions, 0);
+    assert_eq!(talk.coordinator.stats().sessions, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_does_not_wait_for_the_pause() {
+async fn a_caller_who_waits_skips_the_backoff() {
     let talk = Talk::new(slow()).await;
     let session = talk.start().await;
     let begin = Instant::now();
@@ -185,9 +182,9 @@ async fn whoever_waits_does_not_wait_for_the_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sessions_that_fail_together_do_not_try_again_together() {
+async fn sessions_that_fail_together_do_not_retry_together() {
     let talk = Talk::new(SessionOptions::default()).await;
-    let mut pauses = Vec::new();
+    let mut delays = Vec::new();
     for last in [0_u8, 128, 255] {
         let mut id = *Uuid::now_v7().as_bytes();
         id[15] = last;
@@ -206,23 +203,23 @@ async fn sessions_that_fail_together_do_not_try_again_together() {
         session.save().await.unwrap_err();
         let event = events.recv().await.unwrap();
         let SessionEvent::Failed {
-            retry_in: Some(pause),
+            retry_in: Some(delay),
             ..
         } = &*event
         else {
             panic!("{event:?}")
         };
-        pauses.push(pause.as_millis());
+        delays.push(delay.as_millis());
     }
-    assert_eq!(pauses, [250, 375, 500]);
+    assert_eq!(delays, [250, 375, 500]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_begin_anew_after_a_success() {
+async fn the_backoff_is_reset_after_a_success() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let mut events = session.subscribe();
-    let mut pauses = Vec::new();
+    let mut delays = Vec::new();
     for _ in 0..2 {
         talk.record.fail([Some(Fault::Before); 4]);
         say(&session, "hello");
@@ -236,31 +233,31 @@ async fn pauses_begin_anew_after_a_success() {
     }
     while let Ok(event) = events.try_recv() {
         if let SessionEvent::Failed { retry_in, .. } = &*event {
-            pauses.push(retry_in.unwrap());
+            delays.push(retry_in.unwrap());
         }
     }
-    assert_eq!(pauses.len(), 16);
-    assert_eq!(pauses[..4], pauses[8..12]);
-    assert_eq!(pauses[4..8], pauses[12..]);
+    assert_eq!(delays.len(), 16);
+    assert_eq!(delays[..4], delays[8..12]);
+    assert_eq!(delays[4..8], delays[12..]);
 }
 
 #[tokio::test]
-async fn what_the_database_refuses_is_told_from_what_passes() {
+async fn constraint_violations_are_permanent_and_missing_tables_transient() {
     let talk = Talk::new(SessionOptions::default()).await;
-    let pool = matrix::conversations::connect(&talk.keeper.url())
+    let pool = matrix::conversations::connect(&talk.database.url())
         .await
         .unwrap();
     let failure = async |sql: &'static str| {
         let error = sqlx::query(sql).execute(&pool).await.unwrap_err();
         Conversations::failure(&Error::Database(error))
     };
-    let nothing = "UPDATE sagents_conversations SET next_sequence = NULL";
-    assert_eq!(failure(nothing).await, Failure::Lasting);
-    assert_eq!(failure("SELECT * FROM nowhere").await, Failure::Passing);
+    let violation = "UPDATE sagents_conversations SET next_sequence = NULL";
+    assert_eq!(failure(violation).await, Failure::Permanent);
+    assert_eq!(failure("SELECT * FROM nowhere").await, Failure::Transient);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_that_was_closed_does_not_keep_a_session_from_ending() {
+async fn a_session_ends_after_its_pool_was_closed() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     session.add_message(Message::user("hello")).unwrap();
@@ -269,11 +266,11 @@ async fn a_pool_that_was_closed_does_not_keep_a_session_from_ending() {
     talk.close().await;
     let ended = session.shutdown().await.unwrap_err();
     assert!(matches!(ended, SessionError::Storage(_)), "{ended}");
-    assert_eq!(talk.coordinator.figures().sessions, 0);
+    assert_eq!(talk.coordinator.stats().sessions, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_fails_does_not_keep_the_state_back() {
+async fn a_message_that_fails_does_not_block_the_state() {
     let talk = Talk::new(slow()).await;
     let session = talk.start().await;
     talk.record.fail([Some(Fault::Before)]);

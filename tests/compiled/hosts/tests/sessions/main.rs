@@ -1,4 +1,4 @@
-//! Sessions on a real database. Time is tokio's, paused, so that half an hour takes no time.
+//! Sessions on a real database. Tokio's clock is paused, so that tests do not wait.
 
 mod conflicts;
 #[path = "../database/mod.rs"]
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const INTERVAL: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Saved only on request.
+/// The agent state is saved only by `save`.
 fn by_hand() -> SessionOptions {
     SessionOptions {
         auto_save: AutoSave {
@@ -31,17 +31,17 @@ fn by_hand() -> SessionOptions {
     }
 }
 
-/// What failed is tried again so late that a test would notice.
+/// Retries are so late that a test would notice.
 fn slow() -> SessionOptions {
-    let pause = SECOND * 600;
+    let backoff = SECOND * 600;
     SessionOptions {
-        first_pause: pause,
-        longest_pause: pause,
+        initial_backoff: backoff,
+        max_backoff: backoff,
         ..SessionOptions::default()
     }
 }
 
-/// What no database gets: it is nested too deeply.
+/// A value that is nested too deeply to be stored.
 fn deep() -> Value {
     (0..200).fold(json!(1), |inner, _| json!([inner]))
 }

@@ -1,4 +1,4 @@
-//! What a person sees.
+//! Display messages.
 
 use matrix::sagents::session::{SessionEvent, SessionOptions};
 use matrix::sagents::{Message, ToolCall};
@@ -9,7 +9,7 @@ use crate::deep;
 use crate::storage::{Fault, Talk};
 
 #[tokio::test(start_paused = true)]
-async fn messages_are_shown_in_order_and_once_whatever_fails() {
+async fn messages_are_displayed_in_order_and_once_despite_failures() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let mut events = session.subscribe();
@@ -45,14 +45,14 @@ async fn messages_are_shown_in_order_and_once_whatever_fails() {
         .flat_map(|n| [n.to_string(), format!("tool {n}")])
         .collect();
     assert_eq!(talk.shown().await, expected);
-    assert_eq!(talk.coordinator.figures().messages, 10);
+    assert_eq!(talk.coordinator.stats().messages, 10);
 
-    // What the state knows has been shown; a message of which only that is wanted is not in it.
+    // An id is displayed once, and `display` does not add to the state.
     session
         .display(given[9], Message::assistant("again"))
         .unwrap();
     session
-        .display(Uuid::now_v7(), Message::system("only shown"))
+        .display(Uuid::now_v7(), Message::system("only displayed"))
         .unwrap();
     session.save().await.unwrap();
     assert_eq!(talk.shown().await.len(), 21);
@@ -60,7 +60,7 @@ async fn messages_are_shown_in_order_and_once_whatever_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_cannot_be_stored_keeps_no_other_back() {
+async fn a_message_that_fails_permanently_does_not_block_others() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let mut events = session.subscribe();

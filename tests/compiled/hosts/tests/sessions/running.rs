@@ -1,4 +1,4 @@
-//! One session for a conversation, from its start to its end.
+//! Starting, finding and ending sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::storage::{Fault, Talk, frozen, said, say, scope, user};
 use crate::{INTERVAL, SECOND, process};
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_has_one_session_whoever_asks_at_once() {
+async fn concurrent_starts_share_one_session() {
     let talk = Talk::new(SessionOptions::default()).await;
     let mut starts = tokio::task::JoinSet::new();
     for n in 0..20 {
@@ -26,18 +26,18 @@ async fn a_conversation_has_one_session_whoever_asks_at_once() {
     }
     let sessions = starts.join_all().await;
     assert_eq!(talk.record.loads(), 1);
-    assert_eq!(talk.coordinator.figures().sessions, 1);
+    assert_eq!(talk.coordinator.stats().sessions, 1);
     assert_eq!(sessions[0].read(|state| state.messages.len()), 20);
     assert!(talk.coordinator.find(&scope(), talk.id).unwrap().is_some());
     drop(sessions);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(talk.coordinator.figures().sessions, 0);
+    assert_eq!(talk.coordinator.stats().sessions, 0);
     assert!(talk.coordinator.find(&scope(), talk.id).unwrap().is_none());
     assert_eq!(talk.stored().await.0.len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_running_session_is_found_by_its_owner_only() {
+async fn only_the_owner_finds_a_running_session() {
     let talk = Talk::new(SessionOptions::default()).await;
     let own = talk.start().await;
     say(&own, "secret");
@@ -66,19 +66,19 @@ async fn a_running_session_is_found_by_its_owner_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_that_is_not_there_leaves_nothing_behind() {
+async fn a_start_without_a_conversation_leaves_no_session() {
     let talk = Talk::new(SessionOptions::default()).await;
     let refused = talk.coordinator.start(scope(), Uuid::now_v7()).await;
     assert!(
         matches!(refused, Err(SessionError::Storage(error)) if matches!(*error, Error::NotFound))
     );
-    assert_eq!(talk.coordinator.figures().sessions, 0);
+    assert_eq!(talk.coordinator.stats().sessions, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_nobody_uses_is_saved_and_ends() {
+async fn an_inactive_session_is_saved_and_ends() {
     let options = SessionOptions {
-        inactivity: Some(INTERVAL * 20),
+        inactivity_timeout: Some(INTERVAL * 20),
         ..SessionOptions::default()
     };
     let talk = Talk::new(SessionOptions {
@@ -94,9 +94,9 @@ async fn a_session_that_nobody_uses_is_saved_and_ends() {
         say(&session, "hello");
         sleep(INTERVAL * 19).await;
     }
-    assert_eq!(talk.coordinator.figures().sessions, 1);
+    assert_eq!(talk.coordinator.stats().sessions, 1);
     sleep(INTERVAL * 2).await;
-    assert_eq!(talk.coordinator.figures().sessions, 0);
+    assert_eq!(talk.coordinator.stats().sessions, 0);
     assert_eq!(talk.record.lifecycles(), [Lifecycle::Shutdown]);
     let late = session.change(|_| ()).unwrap_err();
     assert!(matches!(late, SessionError::Ended));
@@ -111,14 +111,14 @@ async fn a_session_that_nobody_uses_is_saved_and_ends() {
     drop(session);
     say(
         &again,
-        "the handle of a session that has ended has no say in this one",
+        "dropping a handle of the ended session does not end this one",
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_read_is_used() {
+async fn reading_restarts_the_inactivity_timeout() {
     let talk = Talk::new(SessionOptions {
-        inactivity: Some(INTERVAL),
+        inactivity_timeout: Some(INTERVAL),
         ..SessionOptions::default()
     })
     .await;
@@ -146,7 +146,7 @@ async fn dropping_the_last_handle_saves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_without_handles_is_found_as_long_as_it_is_not_saved() {
+async fn a_session_without_handles_is_found_until_it_is_saved() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     say(&session, "hello");
@@ -158,11 +158,11 @@ async fn a_session_without_handles_is_found_as_long_as_it_is_not_saved() {
     assert_eq!(session.read(said), ["hello"]);
     sleep(INTERVAL * 4).await;
     assert_eq!(talk.stored().await.0, ["hello"]);
-    assert_eq!(talk.coordinator.figures().sessions, 1);
+    assert_eq!(talk.coordinator.stats().sessions, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_starts_again_only_after_the_last_one_has_saved() {
+async fn a_session_starts_only_after_the_previous_one_has_saved() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     say(&session, "hello");
@@ -174,11 +174,11 @@ async fn a_session_starts_again_only_after_the_last_one_has_saved() {
     assert_eq!(again.read(said), ["hello"]);
     say(&again, "once more");
     again.save().await.unwrap();
-    assert_eq!(talk.coordinator.figures().conflicts, 0);
+    assert_eq!(talk.coordinator.stats().conflicts, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_saves_all_sessions_by_the_deadline_and_answers_what_it_could_not() {
+async fn shutdown_saves_all_sessions_by_the_deadline_and_returns_the_rest() {
     let talk = Talk::new(SessionOptions::default()).await;
     let mut sessions = Vec::new();
     for _ in 0..10 {
@@ -196,7 +196,7 @@ async fn shutting_down_saves_all_sessions_by_the_deadline_and_answers_what_it_co
     }
     let last = sessions.pop().unwrap();
     let id = last.conversation_id();
-    // This one is in trouble, and so is one that nobody holds any more.
+    // The last one has no handle, and its storage fails.
     talk.record.fail([Some(Fault::Before); 1000]);
     last.add_message(Message::user("never stored")).unwrap();
     drop(last);
@@ -208,7 +208,7 @@ async fn shutting_down_saves_all_sessions_by_the_deadline_and_answers_what_it_co
     assert_eq!(begin.elapsed().as_secs(), 5);
     assert_eq!((report.saved, report.unsaved.len()), (9, 1));
     let unsaved = &report.unsaved[0];
-    // Whichever met the silence first.
+    // Any of the sessions may have got the fault.
     if unsaved.conversation_id == id {
         assert_eq!(unsaved.messages.len(), 1);
     }
@@ -218,14 +218,14 @@ async fn shutting_down_saves_all_sessions_by_the_deadline_and_answers_what_it_co
     assert!(matches!(refused, SessionError::Ended));
     sleep(INTERVAL * 4).await;
     assert_eq!(
-        talk.coordinator.figures().sessions,
+        talk.coordinator.stats().sessions,
         0,
-        "it was tried further"
+        "it was retried after the deadline"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_counts_for_all_sessions_together() {
+async fn all_sessions_share_one_deadline() {
     let talk = Talk::new(SessionOptions::default()).await;
     let mut sessions = Vec::new();
     for _ in 0..3 {
@@ -246,7 +246,7 @@ async fn the_deadline_counts_for_all_sessions_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_is_over_counts_what_is_stored_as_saved() {
+async fn with_a_deadline_of_zero_stored_sessions_count_as_saved() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     say(&session, "hello");
@@ -256,7 +256,7 @@ async fn a_deadline_that_is_over_counts_what_is_stored_as_saved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_stored_by_the_deadline_is_answered_with_its_reason() {
+async fn what_is_not_stored_by_the_deadline_is_returned_with_its_error() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     talk.record.fail([Some(Fault::Before); 1000]);
@@ -273,7 +273,7 @@ async fn what_is_not_stored_by_the_deadline_is_answered_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_starts_after_the_end_and_a_silent_database_is_not_waited_for() {
+async fn a_start_times_out_and_fails_after_shutdown() {
     let talk = Talk::new(SessionOptions::default()).await;
     let gate = talk.record.hold_loads().await;
     let silent = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
@@ -305,9 +305,9 @@ async fn nobody_starts_after_the_end_and_a_silent_database_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_ends_with_the_runtime_and_does_not_pretend_otherwise() {
+async fn a_session_ends_with_the_runtime_and_returns_an_error() {
     let talk = Talk::new(SessionOptions::default()).await;
-    let url = talk.keeper.url();
+    let url = talk.database.url();
     let id = talk.id;
     let session = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -333,7 +333,7 @@ async fn a_session_ends_with_the_runtime_and_does_not_pretend_otherwise() {
 }
 
 #[test]
-fn a_runtime_that_shuts_down_while_sessions_start_ends() {
+fn a_runtime_can_shut_down_while_sessions_start() {
     let database = process().block_on(Talk::new(SessionOptions::default()));
     for _ in 0..20 {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -341,7 +341,7 @@ fn a_runtime_that_shuts_down_while_sessions_start_ends() {
             .enable_all()
             .build()
             .unwrap();
-        let (url, id) = (database.keeper.url(), database.id);
+        let (url, id) = (database.database.url(), database.id);
         runtime.block_on(async move {
             let pool = matrix::conversations::connect(&url).await.unwrap();
             let coordinator = Coordinator::new(Conversations::new(pool));
@@ -360,7 +360,7 @@ fn a_runtime_that_shuts_down_while_sessions_start_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_start_that_was_given_up_shares_the_next_session() {
+async fn callers_that_wait_for_a_cancelled_start_share_the_next_session() {
     for yields in 0..8 {
         let talk = Talk::new(SessionOptions::default()).await;
         let start = || {

@@ -1,4 +1,4 @@
-//! When a state is saved, and what a session begins with.
+//! When a state is saved, and with which state a session starts.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::storage::{Fault, Talk, frozen, said, say, scope};
 use crate::{INTERVAL, SECOND, by_hand};
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_of_changes_is_one_save_and_none_follows() {
+async fn many_changes_are_one_save_and_none_follows() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     sleep(INTERVAL * 10).await;
@@ -33,7 +33,7 @@ async fn a_burst_of_changes_is_one_save_and_none_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_waits_for_one_interval_and_no_longer() {
+async fn a_change_waits_for_at_most_one_interval() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     for n in 0..90 {
@@ -51,10 +51,10 @@ async fn a_change_waits_for_one_interval_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_reason_to_save_is_passed_on() {
+async fn every_lifecycle_reaches_the_storage() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
-    let reasons = [
+    let lifecycles = [
         Lifecycle::Completion,
         Lifecycle::Cancel,
         Lifecycle::Error,
@@ -64,9 +64,9 @@ async fn every_reason_to_save_is_passed_on() {
         Lifecycle::Interval,
         Lifecycle::Shutdown,
     ];
-    for reason in reasons {
-        say(&session, reason.as_str());
-        match reason {
+    for lifecycle in lifecycles {
+        say(&session, lifecycle.as_str());
+        match lifecycle {
             Lifecycle::Completion => session.completed().unwrap(),
             Lifecycle::Cancel => session.cancelled().unwrap(),
             Lifecycle::Error => session.failed().unwrap(),
@@ -77,9 +77,9 @@ async fn every_reason_to_save_is_passed_on() {
             Lifecycle::Interval => sleep(INTERVAL).await,
         }
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(talk.record.lifecycles().last(), Some(&reason));
+        assert_eq!(talk.record.lifecycles().last(), Some(&lifecycle));
     }
-    assert_eq!(talk.record.lifecycles(), reasons);
+    assert_eq!(talk.record.lifecycles(), lifecycles);
     let conversation = frozen(talk.layer.get_conversation(&scope(), talk.id))
         .await
         .unwrap();
@@ -91,7 +91,7 @@ async fn every_reason_to_save_is_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_off_saves_nothing() {
+async fn without_auto_save_nothing_is_saved() {
     let talk = Talk::new(by_hand()).await;
     let session = talk.start().await;
     say(&session, "hello");
@@ -108,11 +108,11 @@ async fn what_is_off_saves_nothing() {
     else {
         panic!("{ended:?}");
     };
-    assert_eq!(said(state), ["hello"], "it is told, not dropped silently");
+    assert_eq!(said(state), ["hello"], "the unsaved state is in the event");
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_go_on_during_a_save_and_saves_never_overlap() {
+async fn changes_do_not_wait_for_saves_and_saves_never_overlap() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let gate = talk.record.hold_saves().await;
@@ -133,13 +133,17 @@ async fn changes_go_on_during_a_save_and_saves_never_overlap() {
         .iter()
         .map(|save| save.said.len())
         .collect();
-    assert_eq!(lengths, [1, 101], "all that came meanwhile is one save");
+    assert_eq!(
+        lengths,
+        [1, 101],
+        "all changes during the save are the next save"
+    );
     assert_eq!(talk.record.most_saves_at_once(), 1);
     assert_eq!(talk.stored().await.0.len(), 101);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_for_before_a_save_is_repeated_is_not_forgotten() {
+async fn a_save_requested_before_a_retry_follows_the_retry() {
     let auto_save = AutoSave {
         interval: None,
         ..AutoSave::default()
@@ -165,7 +169,7 @@ async fn what_is_asked_for_before_a_save_is_repeated_is_not_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_for_when_nothing_had_changed_is_forgotten() {
+async fn a_save_requested_without_a_change_is_dropped() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     session.completed().unwrap();
@@ -175,7 +179,7 @@ async fn what_was_asked_for_when_nothing_had_changed_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_is_shown_before_a_state_knows_it() {
+async fn a_message_is_displayed_before_its_state_is_saved() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let gate = talk.record.hold_saves().await;
@@ -187,7 +191,7 @@ async fn a_message_is_shown_before_a_state_knows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_session_begins_with_is_saved_after_an_interval() {
+async fn an_initial_state_is_saved_after_an_interval() {
     let talk = Talk::new(SessionOptions::default()).await;
     let mut fresh = State::new();
     fresh.add_message(Message::system("Be kind."));
@@ -201,7 +205,7 @@ async fn what_a_session_begins_with_is_saved_after_an_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_begins_with_what_the_application_gives_it_and_keeps_what_is_damaged_aside() {
+async fn a_session_starts_with_the_given_state_and_sets_a_damaged_one_aside() {
     let talk = Talk::new(SessionOptions::default()).await;
     let fresh = || {
         let mut state = State::new();
@@ -223,9 +227,9 @@ async fn a_session_begins_with_what_the_application_gives_it_and_keeps_what_is_d
         .start_with(scope(), talk.id, fresh())
         .await
         .unwrap();
-    say(&session, "anew");
+    say(&session, "new");
     session.shutdown().await.unwrap();
-    assert_eq!(talk.stored().await.0, ["Be kind.", "anew"]);
+    assert_eq!(talk.stored().await.0, ["Be kind.", "new"]);
     let aside = frozen(talk.layer.load_unreadable(&scope(), talk.id))
         .await
         .unwrap();
@@ -239,7 +243,7 @@ async fn a_session_begins_with_what_the_application_gives_it_and_keeps_what_is_d
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_panics_ends_nothing() {
+async fn a_change_that_panics_does_not_end_the_session() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let (other, doomed) = (session.clone(), session.clone());
@@ -265,7 +269,7 @@ async fn a_change_may_drop_a_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_conversation_says_whether_the_agent_waits_for_a_person() {
+async fn the_conversation_is_marked_while_the_agent_is_interrupted() {
     let talk = Talk::new(SessionOptions::default()).await;
     let interrupted = || async {
         let scope = scope();
@@ -291,24 +295,21 @@ async fn the_conversation_says_whether_the_agent_waits_for_a_person() {
     let session = talk.start().await;
     session.completed().unwrap();
     session.shutdown().await.unwrap();
-    assert!(
-        !interrupted().await,
-        "a session that begins later knows too"
-    );
+    assert!(!interrupted().await, "a later session clears the flag too");
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_option_is_too_long_or_too_small() {
+async fn extreme_options_are_accepted() {
     let long = Duration::MAX;
     let options = SessionOptions {
         auto_save: AutoSave {
             interval: Some(long),
             ..AutoSave::default()
         },
-        inactivity: Some(long),
-        first_pause: long,
-        longest_pause: long,
-        timeout: long,
+        inactivity_timeout: Some(long),
+        initial_backoff: long,
+        max_backoff: long,
+        call_timeout: long,
         event_capacity: 0,
         ..SessionOptions::default()
     };

@@ -1,42 +1,42 @@
-//! Values that live with the process and are never stored.
+//! Values that belong to the process and are never stored.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// One value of each type: a client, a channel, a cache. Clones share the values.
+/// At most one value of each type: a client, a channel, a cache. Clones share the values.
 #[derive(Clone, Default)]
-pub struct Runtime {
+pub struct Extensions {
     values: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
-impl Runtime {
-    /// Puts a value in the place of its type.
+impl Extensions {
+    /// Replaces the value of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        self.values.insert(TypeId::of::<T>(), Arc::new(value));
+        drop(self.values.insert(TypeId::of::<T>(), Arc::new(value)));
     }
 
-    /// The value of a type, if there is one.
+    /// The value of type `T`, if one was inserted.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.values.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// Takes the value of a type out.
+    /// Removes the value of type `T`. Clones keep theirs.
     pub fn remove<T: Send + Sync + 'static>(&mut self) {
-        self.values.remove(&TypeId::of::<T>());
+        drop(self.values.remove(&TypeId::of::<T>()));
     }
 
-    /// Takes the values of another one; where both have a type, the other's wins.
+    /// Adds the values of `other`, which replace those of the same type.
     pub fn extend(&mut self, other: Self) {
         self.values.extend(other.values);
     }
 }
 
-impl fmt::Debug for Runtime {
+impl fmt::Debug for Extensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runtime")
+        f.debug_struct("Extensions")
             .field("values", &self.values.len())
             .finish()
     }

@@ -1,0 +1,311 @@
+//! The task of a session, which makes all its calls of the storage, one after the other.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::super::persistence::{Expect, Failure, LoadContext, PersistContext, SessionPersistence};
+use super::super::state::State;
+use super::registry::Registry;
+use super::state::{PendingWrite, Save, SessionState, Step};
+use super::{AgentPersistence, SessionError, SessionEvent};
+
+/// What the handles of a session share with its task.
+pub(super) struct Session<P: SessionPersistence> {
+    pub context: LoadContext,
+    pub owner: P::Owner,
+    scope: Arc<P::Scope>,
+    pub registry: Arc<Registry<P>>,
+    state: Mutex<SessionState<P::Error>>,
+    /// Not inside of `state`, so that a change may drop a handle.
+    pub handles: AtomicUsize,
+    /// Wakes the task when there is something to do.
+    pub wake: Notify,
+    /// Exists from the first subscriber to the end. Lock it after `state`, never before.
+    events: Mutex<Option<broadcast::Sender<Event<P>>>>,
+}
+
+pub(super) type Event<P> =
+    Arc<SessionEvent<<P as SessionPersistence>::DisplayMessage, <P as AgentPersistence>::Error>>;
+
+impl<P: SessionPersistence> Session<P> {
+    /// A session with one handle, and without its task.
+    pub fn new(
+        registry: &Arc<Registry<P>>,
+        scope: Arc<P::Scope>,
+        owner: P::Owner,
+        context: LoadContext,
+        loaded: (State, Expect),
+    ) -> Arc<Self> {
+        let options = Arc::clone(&registry.options);
+        let jitter = context.conversation_id.as_bytes()[15];
+        let state = SessionState::new(options, jitter, loaded, Instant::now());
+        Arc::new(Self {
+            context,
+            owner,
+            scope,
+            registry: Arc::clone(registry),
+            state: Mutex::new(state),
+            handles: AtomicUsize::new(1),
+            wake: Notify::new(),
+            events: Mutex::new(None),
+        })
+    }
+
+    /// Starts the task. A runtime that is shutting down drops it at once, and that calls the
+    /// registry: no lock of the registry may be held here.
+    pub fn spawn(self: &Arc<Self>) {
+        drop(tokio::spawn(SessionTask(Arc::clone(self)).run()));
+    }
+
+    /// A change that panicked was counted before, so the state is consistent after a panic.
+    pub fn state(&self) -> MutexGuard<'_, SessionState<P::Error>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts another handle, unless the session ended or is shutting down.
+    pub fn open(&self) -> bool {
+        let mut state = self.state();
+        let opened = state.touch(Instant::now()).is_ok();
+        // While the state is locked, the task does not end the session.
+        let _ = self
+            .handles
+            .fetch_add(usize::from(opened), Ordering::SeqCst);
+        opened
+    }
+
+    /// Ends the session when everything is stored. The result is received then.
+    pub fn shutdown(&self) -> oneshot::Receiver<Result<(), SessionError<P::Error>>> {
+        let (reply, end) = oneshot::channel();
+        self.state().shutdown(reply);
+        self.wake.notify_one();
+        end
+    }
+
+    pub fn subscribe(&self) -> broadcast::Receiver<Event<P>> {
+        const MAX_CAPACITY: usize = 65_536;
+        let state = self.state();
+        if state.has_ended() {
+            // A channel without a sender is closed.
+            return broadcast::channel(1).1;
+        }
+        let capacity = self.registry.options.event_capacity.clamp(1, MAX_CAPACITY);
+        let mut events = self.events();
+        let events = events.get_or_insert_with(|| broadcast::channel(capacity).0);
+        events.subscribe()
+    }
+
+    fn emit(&self, event: SessionEvent<P::DisplayMessage, P::Error>) {
+        if let Some(events) = &*self.events() {
+            // All subscribers may be gone.
+            drop(events.send(Arc::new(event)));
+        }
+    }
+
+    fn events(&self) -> MutexGuard<'_, Option<broadcast::Sender<Event<P>>>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_step(&self) -> Step {
+        let mut state = self.state();
+        // Read while the state is locked: `open` cannot add a handle to a session that ends.
+        let has_handles = self.has_handles();
+        state.next_step(Instant::now(), has_handles)
+    }
+
+    fn has_handles(&self) -> bool {
+        self.handles.load(Ordering::SeqCst) > 0
+    }
+
+    async fn write(&self, write: &PendingWrite) {
+        let (storage, scope, context) = (&self.registry.persistence, &self.scope, &self.context);
+        let result = match write {
+            PendingWrite::Message { id, message } => {
+                let call = storage.save_message(scope, context, *id, message);
+                let items = self.in_time(call).await;
+                items.map(|items| Some((*id, items)))
+            }
+            PendingWrite::Title(title) => {
+                let call = storage.set_title(scope, context, title);
+                self.in_time(call).await.map(|()| None)
+            }
+            PendingWrite::Interrupted(interrupted) => {
+                let call = storage.set_interrupted(scope, context, *interrupted);
+                self.in_time(call).await.map(|()| None)
+            }
+        };
+        match result {
+            Ok(message) => {
+                // Counts and emits before it replies to the caller.
+                let mut state = self.state();
+                if let Some((message_id, items)) = message {
+                    self.registry.count_message();
+                    self.emit(SessionEvent::Displayed { message_id, items });
+                }
+                state.write_succeeded();
+            }
+            Err(error) => {
+                let failure = failure::<P>(&error);
+                let retry_in = self.state().write_failed(&error, failure, Instant::now());
+                let what = match write {
+                    PendingWrite::Message { .. } => "a display message was not stored",
+                    PendingWrite::Title(_) => "the title was not stored",
+                    PendingWrite::Interrupted(_) => "the interrupted flag was not stored",
+                };
+                self.report(what, error, retry_in, write.message_id());
+            }
+        }
+    }
+
+    async fn save(&self, save: Save) {
+        let lifecycle = save.lifecycle;
+        // A retry has the id of the first try.
+        let context = PersistContext {
+            write_id: save.write_id,
+            ..PersistContext::new(&self.context, lifecycle)
+        };
+        let storage = &self.registry.persistence;
+        let call = storage.persist_state(&self.scope, &save.state, save.expect, &context);
+        match self.in_time(call).await {
+            Ok(revision) => {
+                // Counts and emits before it replies to the caller.
+                let mut state = self.state();
+                self.registry.count_save();
+                self.emit(SessionEvent::Saved {
+                    revision,
+                    lifecycle,
+                });
+                state.save_succeeded(&save, revision);
+            }
+            Err(error) => {
+                let failure = failure::<P>(&error);
+                let error = match failure {
+                    Failure::Conflict { current } => SessionError::Conflict { current },
+                    Failure::Permanent | Failure::Transient => error,
+                };
+                let retry_in = self.state().save_failed(&error, failure, Instant::now());
+                self.report("the agent state was not saved", error, retry_in, None);
+            }
+        }
+    }
+
+    async fn reload(&self) {
+        let storage = &self.registry.persistence;
+        let call = storage.load_state(&self.scope, &self.context);
+        match self.in_time(call).await {
+            Ok(loaded) => {
+                let has_handles = self.has_handles();
+                let reloaded = self
+                    .state()
+                    .reload_succeeded(loaded, Instant::now(), has_handles);
+                let Some((revision, unsaved)) = reloaded else {
+                    return;
+                };
+                tracing::warn!(
+                    agent_id = self.context.agent_id,
+                    revision = revision.0,
+                    replaced = unsaved.is_some(),
+                    "the agent state was reloaded"
+                );
+                self.emit(SessionEvent::Reloaded { revision, unsaved });
+            }
+            Err(error) => {
+                let failure = failure::<P>(&error);
+                let retry_in = self.state().reload_failed(&error, failure, Instant::now());
+                self.report("the agent state was not loaded", error, retry_in, None);
+            }
+        }
+    }
+
+    /// The result of a call of the storage, unless it takes too long.
+    async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, P::Error>> + Send,
+    ) -> Result<T, SessionError<P::Error>> {
+        match tokio::time::timeout(self.registry.options.call_timeout, call).await {
+            Ok(result) => result.map_err(SessionError::from),
+            Err(_) => Err(SessionError::TimedOut),
+        }
+    }
+
+    fn report(
+        &self,
+        what: &str,
+        error: SessionError<P::Error>,
+        retry_in: Option<Duration>,
+        message_id: Option<Uuid>,
+    ) {
+        let agent_id = &self.context.agent_id;
+        if let Some(retry_in) = retry_in {
+            tracing::warn!(agent_id, %error, ?retry_in, "{what}; it will be retried");
+        } else {
+            tracing::error!(agent_id, %error, "{what}");
+        }
+        let conversation_id = self.context.conversation_id;
+        self.registry.count_failure(conversation_id, &error);
+        self.emit(SessionEvent::Failed {
+            message_id,
+            error,
+            retry_in,
+        });
+    }
+}
+
+fn failure<P: SessionPersistence>(error: &SessionError<P::Error>) -> Failure {
+    match error {
+        SessionError::Storage(error) => P::failure(error),
+        SessionError::TimedOut => Failure::Transient,
+        SessionError::Conflict { current } => Failure::Conflict { current: *current },
+        SessionError::Ended => Failure::Permanent,
+    }
+}
+
+/// Dropping it ends the session, also if the storage panicked or the runtime shuts down.
+struct SessionTask<P: SessionPersistence>(Arc<Session<P>>);
+
+impl<P: SessionPersistence> SessionTask<P> {
+    /// Calls of the storage are boxed, so that an idle session does not reserve memory for them.
+    async fn run(self) {
+        let session = &self.0;
+        loop {
+            match session.next_step() {
+                Step::Wait(None) => session.wake.notified().await,
+                Step::Wait(Some(until)) => {
+                    // In both cases the next step is decided again.
+                    let _ = tokio::time::timeout_at(until, session.wake.notified()).await;
+                }
+                Step::Write(write) => Box::pin(session.write(&write)).await,
+                Step::Save(save) => Box::pin(session.save(save)).await,
+                Step::Reload => Box::pin(session.reload()).await,
+                Step::End => return,
+            }
+        }
+    }
+}
+
+impl<P: SessionPersistence> Drop for SessionTask<P> {
+    fn drop(&mut self) {
+        let session = &self.0;
+        let (unsaved, messages) = {
+            let mut state = session.state();
+            (state.end(), state.unsaved_messages().len())
+        };
+        let conversation_id = session.context.conversation_id;
+        if unsaved.is_some() || messages > 0 {
+            tracing::error!(
+                agent_id = session.context.agent_id,
+                messages,
+                "the session ended before everything was stored"
+            );
+        }
+        session.registry.release(&session.owner, conversation_id);
+        session.emit(SessionEvent::Ended { unsaved });
+        *session.events() = None;
+        session.state().reply_to_shutdowns();
+    }
+}
