@@ -1,5 +1,5 @@
-//! How rows become models. A column that you add to a table goes into its list and into the function
-//! below it.
+//! How rows become models. A column that you add to a table goes into the list of its columns and
+//! into the function below it.
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
@@ -15,7 +15,12 @@ use super::super::{Conversation, DisplayMessage};
 /// The columns of a [`Conversation`], for a statement that calls the row `c`.
 macro_rules! conversation_columns {
     () => {
-        r#"{% if let Some(owner) = owner %}c.{{ owner }}, {% endif %}c.id, c.title, c.scope, c.metadata, c.interrupted, c.inserted_at, c.updated_at"#
+        r#"
+{%- if let Some(owner) = owner %}
+            c.{{ owner }},
+{%- endif %}
+            c.id, c.title, c.scope, c.metadata, c.interrupted,
+            c.inserted_at, c.updated_at"#
     };
 }
 pub(super) use conversation_columns;
@@ -40,7 +45,12 @@ impl FromRow<'_, PgRow> for Conversation {
 /// The columns of a [`DisplayMessage`], for a statement that calls the row `m`.
 macro_rules! display_message_columns {
     () => {
-        r#"{% if let Some(owner) = owner %}m.{{ owner }}, {% endif %}m.conversation_id, m.sequence, m.message_id, m.item, m.role, m.content_type, m.content, m.metadata, m.tool_call_id, m.status, m.inserted_at"#
+        r#"
+{%- if let Some(owner) = owner %}
+            m.{{ owner }},
+{%- endif %}
+            m.conversation_id, m.sequence, m.message_id, m.item, m.role, m.content_type, m.content,
+            m.metadata, m.tool_call_id, m.status, m.inserted_at"#
     };
 }
 pub(super) use display_message_columns;
