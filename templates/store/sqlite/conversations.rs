@@ -218,7 +218,7 @@ impl Store {
             let mut batch: Vec<(Uuid, {{ key_type }}, bool)> = sqlx::query_as(SELECT)
                 .bind(&cutoff)
                 .bind(last_id)
-                .bind(&last_owner)
+                .bind({% if key_is_text %}&{% endif %}last_owner)
                 .fetch_all(&self.pool)
                 .await?;
             let old: Vec<_> = batch.iter().filter(|(_, _, is_old)| *is_old).collect();
