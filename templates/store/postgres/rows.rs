@@ -1,5 +1,5 @@
-//! How rows become models. A column that you add to a table goes into its list and into the
-//! function below it.
+//! How rows become models. A column that you add to a table goes into its list and into the function
+//! below it.
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
