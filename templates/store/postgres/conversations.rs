@@ -217,14 +217,15 @@ impl Store {
             ORDER BY b.{{ owner }} DESC, b.id DESC LIMIT 1"#;
 
         let cutoff = timestamp(cutoff);
-        let (mut last_id, mut last_owner) = (Uuid::nil(), {{ least_key }});
+        let mut last = (Uuid::nil(), {{ least_key }});
         let mut total = 0;
         loop {
+            let (last_id, last_owner) = &last;
             let batch: Option<(i64, Uuid, {{ key_type }})> = retry(|| async {
                 let batch = sqlx::query_as(DELETE)
                     .bind(cutoff)
                     .bind(last_id)
-                    .bind(&last_owner)
+                    .bind(last_owner)
                     .fetch_optional(&self.pool)
                     .await?;
                 Ok(batch)
@@ -233,7 +234,7 @@ impl Store {
             let Some((deleted, id, owner)) = batch else {
                 return Ok(total);
             };
-            (last_id, last_owner) = (id, owner);
+            last = (id, owner);
             total += deleted.unsigned_abs();
         }
 {%- when None %}

@@ -93,9 +93,9 @@ impl Store {
         conversation_id: Uuid,
         messages: &[NewDisplayMessage],
     ) -> Result<Vec<DisplayMessage>> {
-        // Only missing items take a sequence, and the conversation is touched only if there are any.
-        // If a concurrent writer inserts one of them first, the unique key undoes this statement, and
-        // the next attempt finds that item.
+        // Only missing items take a sequence, and the conversation is touched only if there are
+        // any. If a concurrent writer inserts one of them first, the unique key undoes this
+        // statement, and the next attempt finds that item.
         const APPEND: &str = concat!(r#"
             WITH present AS (
                 SELECT "#, display_message_columns!(), r#"
@@ -103,10 +103,11 @@ impl Store {
                 WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1::uuid
                   AND m.message_id = $2::uuid AND m.item = ANY ($3::integer[])
             ), missing AS (
-                SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id, n.status,
-                       row_number() OVER (ORDER BY n.item) AS place
+                SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id,
+                       n.status, row_number() OVER (ORDER BY n.item) AS place
                 FROM unnest(
-                    $3::integer[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[], $9::text[]
+                    $3::integer[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[],
+                    $9::text[]
                 ) AS n (item, role, content_type, content, metadata, tool_call_id, status)
                 WHERE n.item NOT IN (SELECT m.item FROM present AS m)
             ), conversation AS (
@@ -115,14 +116,14 @@ impl Store {
                     updated_at = greatest(c.updated_at, $10::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $11 AND {% endif %}c.id = $1::uuid
                   AND EXISTS (SELECT FROM missing)
-                RETURNING c.id, c.next_sequence - (SELECT count(*) FROM missing) - 1 AS last_sequence,
-                          c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+                RETURNING c.id, c.updated_at,
+                          c.next_sequence - (SELECT count(*) FROM missing) - 1 AS last_sequence{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
             ), inserted AS (
                 INSERT INTO {{ display_messages }} AS m
-                    (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
-                     tool_call_id, status, inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-                SELECT c.id, c.last_sequence + n.place, $2::uuid, n.item, n.role, n.content_type, n.content,
-                       n.metadata, n.tool_call_id, n.status, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+                    (conversation_id, sequence, message_id, item, role, content_type, content,
+                     metadata, tool_call_id, status, inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+                SELECT c.id, c.last_sequence + n.place, $2::uuid, n.item, n.role, n.content_type,
+                       n.content, n.metadata, n.tool_call_id, n.status, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
                 FROM conversation AS c, missing AS n
                 RETURNING "#, display_message_columns!(), r#"
             )
@@ -223,7 +224,8 @@ impl Store {
     ) -> Result<u64> {
         const CLEAR: &str = r#"
             WITH conversation AS (
-                UPDATE {{ conversations }} AS c SET updated_at = greatest(c.updated_at, $2::timestamptz)
+                UPDATE {{ conversations }} AS c
+                SET updated_at = greatest(c.updated_at, $2::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid
                 RETURNING c.id
             ), deleted AS (
@@ -259,7 +261,8 @@ impl Store {
             FROM {{ display_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $7 AND {% endif %}m.content COLLATE "C" ILIKE $1::text ESCAPE '\'
               AND m.content ~ $2::text
-              AND (m.inserted_at, m.conversation_id, m.sequence) < ($4::timestamptz, $5::uuid, $6::bigint)
+              AND (m.inserted_at, m.conversation_id, m.sequence)
+                  < ($4::timestamptz, $5::uuid, $6::bigint)
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3::bigint"#);
 
         let after = page.after.unwrap_or(SearchCursor::START);
@@ -279,8 +282,8 @@ impl Store {
     }
 }
 
-/// A pattern for ILIKE, which ignores the case of ASCII letters only: other letters that have a case
-/// match anything.
+/// A pattern for ILIKE, which ignores the case of ASCII letters only: other letters that have a
+/// case match anything.
 fn like_pattern(text: &str) -> String {
     let mut pattern = String::from("%");
     for c in text.chars() {

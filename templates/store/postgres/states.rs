@@ -26,13 +26,14 @@ impl Store {
         expect: Expect,
         write_id: Uuid,
     ) -> Result<Revision> {
-        // The revision is compared twice. The first time a save that must fail changes nothing. The
-        // second time decides: the upsert sees what a concurrent writer has saved since.
-        // An `unreadable_data` in `excluded` means that the stored state is to be set aside. There is
-        // one if the expected revision is not 0.
+        // The revision is compared twice: before the conversation is touched, so that most refused
+        // saves change nothing, and in the upsert, which sees what a concurrent writer saved.
+        // A value in `excluded.unreadable_data` means that the stored state is to be set aside;
+        // there is one unless the expected revision is 0.
         const SAVE: &str = r#"
             WITH conversation AS (
-                UPDATE {{ conversations }} AS c SET updated_at = greatest(c.updated_at, $5::timestamptz)
+                UPDATE {{ conversations }} AS c
+                SET updated_at = greatest(c.updated_at, $5::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $8 AND {% endif %}c.id = $1::uuid AND $6::bigint = coalesce((
                     SELECT s.revision FROM {{ agent_states }} AS s
                     WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $8 AND {% endif %}s.conversation_id = $1::uuid
@@ -52,7 +53,9 @@ impl Store {
                 revision = excluded.revision,
                 write_id = excluded.write_id,
                 data = excluded.data,
-                unreadable_data = CASE WHEN excluded.unreadable_data IS NULL THEN s.unreadable_data ELSE s.data END,
+                unreadable_data = CASE
+                    WHEN excluded.unreadable_data IS NULL THEN s.unreadable_data ELSE s.data
+                END,
                 updated_at = greatest(s.updated_at, excluded.updated_at)
             WHERE s.revision = excluded.revision - 1
               AND (s.unreadable_data IS NULL OR excluded.unreadable_data IS NULL)
@@ -183,7 +186,8 @@ impl Store {
     ) -> Result<Revision> {
         const RESTORE: &str = r#"
             WITH conversation AS (
-                UPDATE {{ conversations }} AS c SET updated_at = greatest(c.updated_at, $3::timestamptz)
+                UPDATE {{ conversations }} AS c
+                SET updated_at = greatest(c.updated_at, $3::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1::uuid AND EXISTS (
                     SELECT FROM {{ agent_states }} AS s
                     WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $4 AND {% endif %}s.conversation_id = $1::uuid
@@ -223,7 +227,8 @@ impl Store {
     ) -> Result<()> {
         const DISCARD: &str = r#"
             WITH conversation AS (
-                UPDATE {{ conversations }} AS c SET updated_at = greatest(c.updated_at, $2::timestamptz)
+                UPDATE {{ conversations }} AS c
+                SET updated_at = greatest(c.updated_at, $2::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid AND EXISTS (
                     SELECT FROM {{ agent_states }} AS s
                     WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid

@@ -35,10 +35,10 @@ pub type Pool = PgPool;
 ///
 /// - At most 16 connections. Calls are short, so these serve hundreds of agents; a call that finds
 ///   none free within ten seconds fails.
-/// - A connection is tested before use only if it was idle for half a minute, so that most calls are
-///   one round trip.
-/// - The server cancels a statement after 30 seconds, and one that waits for a lock after ten. A URL
-///   with options of its own, such as `?options[statement_timeout]=5s`, has only those.
+/// - A connection is tested before use only if it was idle for half a minute, so that most calls
+///   are one round trip.
+/// - The server cancels a statement after 30 seconds, and one that waits for a lock after ten. A
+///   URL with options of its own, such as `?options[statement_timeout]=5s`, has only those.
 ///
 /// Behind `PgBouncer` in transaction mode, use 1.21 or later with `max_prepared_statements` set and
 /// `ignore_startup_parameters = extra_float_digits, options`; set the timeouts for the role then
@@ -62,8 +62,8 @@ pub async fn connect(url: &str) -> Result<Pool> {
     open(options).await
 }
 
-/// Tries a connection first, so that a wrong setting is reported as such and not as a timeout of the
-/// pool.
+/// Tries a connection first, so that a wrong setting is reported as such and not as a timeout of
+/// the pool.
 pub(super) async fn open(options: PgConnectOptions) -> Result<Pool> {
     options.connect().await?.close().await?;
     let pool = PgPoolOptions::new()
@@ -120,8 +120,8 @@ const SERIALIZATION_FAILURE: &str = "40001";
 const DEADLOCK_DETECTED: &str = "40P01";
 const UNIQUE_VIOLATION: &str = "23505";
 
-/// Whether a statement was undone because of a concurrent one. A unique violation is a row that both
-/// inserted; the next attempt finds it.
+/// Whether a statement was undone because of a concurrent one. A unique violation is a row that
+/// both inserted; the next attempt finds it.
 fn is_collision(error: &sqlx::Error) -> bool {
     let collisions = [SERIALIZATION_FAILURE, DEADLOCK_DETECTED, UNIQUE_VIOLATION];
     code(error).is_some_and(|code| collisions.contains(&&*code))

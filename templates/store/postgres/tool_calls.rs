@@ -27,7 +27,8 @@ impl Store {
                   AND n.tool_call_id = $2::text AND n.content_type = 'tool_call'
                 ORDER BY n.sequence DESC LIMIT 1
             ), conversation AS (
-                UPDATE {{ conversations }} AS c SET updated_at = greatest(c.updated_at, $6::timestamptz)
+                UPDATE {{ conversations }} AS c
+                SET updated_at = greatest(c.updated_at, $6::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $7 AND {% endif %}c.id = $1::uuid
                   AND (SELECT n.status FROM newest AS n) = ANY ($5::text[])
                 RETURNING c.id
@@ -93,7 +94,8 @@ impl Store {
                      WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $5 AND {% endif %}n.conversation_id = $1::uuid
                        AND n.tool_call_id = $2::text AND n.content_type = 'tool_result') AS result
             ), conversation AS (
-                UPDATE {{ conversations }} AS c SET updated_at = greatest(c.updated_at, $4::timestamptz)
+                UPDATE {{ conversations }} AS c
+                SET updated_at = greatest(c.updated_at, $4::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1::uuid
                   AND (SELECT n.call FROM newest AS n) IS NOT NULL
                 RETURNING c.id
@@ -139,7 +141,8 @@ impl Store {
                   AND n.tool_call_id = $2::text AND n.content_type = 'tool_result'
                 ORDER BY n.sequence DESC LIMIT 1
             ), conversation AS (
-                UPDATE {{ conversations }} AS c SET updated_at = greatest(c.updated_at, $4::timestamptz)
+                UPDATE {{ conversations }} AS c
+                SET updated_at = greatest(c.updated_at, $4::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1::uuid
                   AND (SELECT n.metadata -> 'is_interrupt' FROM newest AS n) = 'true'
                 RETURNING c.id
