@@ -80,7 +80,6 @@ impl Context {
                 owner_field: owner.as_ref().map(|owner| owner.field.to_string()),
                 owner_is_uuid_text: owner.as_ref().is_some_and(|owner| owner.storage == Storage::UuidText),
                 key_type: owner.as_ref().map_or("", |owner| key_type(owner.storage)),
-                key_is_text: owner.as_ref().is_some_and(|owner| key_type(owner.storage) == "String"),
                 least_key: owner.as_ref().map_or("", |owner| least_key(owner.storage)),
             },
             tests: tests.then(|| Tests {
@@ -226,7 +225,6 @@ templates! {
         owner_is_uuid_text: bool,
         /// The Rust type of the owner's column, and its least value.
         key_type: &'static str,
-        key_is_text: bool,
         least_key: &'static str,
     }
     sqlite: "store/sqlite/store.rs",

@@ -212,13 +212,14 @@ impl Store {
             WHERE c.{{ owner }} = $3 AND c.id = $2 AND c.updated_at < $1"#;
 
         let cutoff = timestamp(cutoff);
-        let (mut last_id, mut last_owner) = (Uuid::nil(), {{ least_key }});
+        let mut last = (Uuid::nil(), {{ least_key }});
         let mut total = 0;
         loop {
+            let (last_id, last_owner) = &last;
             let mut batch: Vec<(Uuid, {{ key_type }}, bool)> = sqlx::query_as(SELECT)
                 .bind(&cutoff)
                 .bind(last_id)
-                .bind({% if key_is_text %}&{% endif %}last_owner)
+                .bind(last_owner)
                 .fetch_all(&self.pool)
                 .await?;
             let old: Vec<_> = batch.iter().filter(|(_, _, is_old)| *is_old).collect();
@@ -236,7 +237,7 @@ impl Store {
                 .await?;
             }
             match batch.pop() {
-                Some((id, owner, _)) => (last_id, last_owner) = (id, owner),
+                Some((id, owner, _)) => last = (id, owner),
                 None => return Ok(total),
             }
         }
