@@ -1,14 +1,25 @@
-//! What is said when the database is not as it should be: what is wrong, and what to do.
+//! What errors say when the database is not set up: what is wrong, and what an operator can do.
 
 mod database;
 
 use database::server::Server;
-use matrix::conversations::{Conversations, NewConversation, connect};
+use matrix::conversations::{Conversations, Error, NewConversation, connect};
 use matrix::scopes::{Scope, User};
 use sqlx::{AssertSqlSafe, PgPool};
 
 async fn refusal(url: &str) -> String {
-    connect(url).await.unwrap_err().to_string()
+    told(&connect(url).await.unwrap_err())
+}
+
+/// An error, its source and its hint.
+fn told(error: &Error) -> String {
+    let mut parts = vec![error.to_string()];
+    if let Error::Database(source) = error {
+        let database = source.as_database_error();
+        parts.push(database.map_or_else(|| source.to_string(), |error| error.message().to_owned()));
+    }
+    parts.extend(error.hint().map(str::to_owned));
+    parts.join(": ")
 }
 
 #[tokio::test]
@@ -24,7 +35,7 @@ async fn a_url_that_is_wrong() {
         assert_eq!(refusal(url).await, expected, "{url}");
     }
     let port = refusal("postgres://localhost:many/app").await;
-    assert_eq!(port, "error with configuration: invalid port number");
+    assert_eq!(port, "database error: error with configuration: invalid port number");
 
     // Nobody listens there.
     let refused = refusal("postgres://sagents:secret@127.0.0.1:1/app").await;
@@ -40,12 +51,12 @@ async fn a_server_that_does_not_know_the_database_or_the_role() {
     let server = Server::start();
     assert_eq!(
         refusal(&server.url("absent")).await,
-        "database \"absent\" does not exist: \
+        "database error: database \"absent\" does not exist: \
          create the database, for example with `sqlx database create`"
     );
     assert_eq!(
         refusal(&as_role(&server.url("postgres"), "stranger")).await,
-        "role \"stranger\" does not exist: \
+        "database error: role \"stranger\" does not exist: \
          correct role and password in the database URL"
     );
 }
@@ -64,11 +75,11 @@ async fn tables_that_are_missing_or_not_granted() {
         let created = layer
             .create_conversation(&Scope { user }, NewConversation::new())
             .await;
-        created.map_err(|error| error.to_string())
+        created.map_err(|error| told(&error))
     };
     assert_eq!(
         create(&url).await.unwrap_err(),
-        "relation \"sagents_conversations\" does not exist: \
+        "database error: relation \"sagents_conversations\" does not exist: \
          run the migrations, for example with `sqlx migrate run`"
     );
 
@@ -79,8 +90,8 @@ async fn tables_that_are_missing_or_not_granted() {
     .await;
     assert_eq!(
         create(&as_role(&url, "app")).await.unwrap_err(),
-        "permission denied for table sagents_conversations: \
-         grant the role what it lacks: SELECT, INSERT, UPDATE and DELETE on sagents_*"
+        "database error: permission denied for table sagents_conversations: \
+         grant the role SELECT, INSERT, UPDATE and DELETE on sagents_*"
     );
     // What the message asks for is enough.
     let tables = "sagents_conversations, sagents_agent_states, sagents_display_messages";
