@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::host::migrations;
 use crate::host::modules::{self, Found};
 use crate::memory::{self, Last, Recorded};
-use crate::names::ModulePath;
+use crate::names::{self, ModulePath};
 use crate::next::{self, Step};
 use crate::options::{self, Options, Resolved};
 use crate::plan::{self, Plan, Start, Unwired};
@@ -150,7 +150,8 @@ fn refuse_broken_chain(context: &ModulePath, given: &Given, last: &Last, host: &
     let Some(resolved) = &last.resolved else { return Ok(()) };
     let directory = &options::migrations_directory(given.migrations.as_deref(), host)?;
     let found = &migrations::read(&host.tree, directory, resolved.database)?;
-    chain::read(Scene { tree: &host.tree, context, directory, found }, last).map(drop)
+    let krate = &names::crate_name(&host.package);
+    chain::read(Scene { tree: &host.tree, krate, context, directory, found }, last).map(drop)
 }
 
 /// Rows do not move from one database to another by generating code.
