@@ -99,10 +99,13 @@ impl Catalog {
                 self.execute_unparsed(statement);
             } else if let Some(statement) = parse(text, database) {
                 self.execute(statement);
-            } else {
-                if let Some(table) = salvage(text, database) {
-                    self.create(table);
+            } else if let Some(table) = salvage(text, database) {
+                let name = table.name.clone();
+                self.create(table);
+                if let Some(table) = self.existing_mut(&name) {
+                    table.is_complete = false;
                 }
+            } else {
                 self.doubt(text);
             }
         }

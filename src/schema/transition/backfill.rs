@@ -418,6 +418,7 @@ mod tests {
         catalog.apply("CREATE TABLE users (id BIGINT PRIMARY KEY, team_id BIGINT);");
         catalog.apply("CREATE TABLE accounts (id BIGINT PRIMARY KEY, user_id BIGINT, created_at TEXT);");
         catalog.apply("CREATE TABLE copies AS SELECT * FROM accounts;");
+        catalog.apply("CREATE TABLE notes (user_id BIGINT REFERENCES users) ODD;");
         catalog.apply("CREATE TABLE altered (id BIGINT);");
         catalog.apply("DO $$ BEGIN ALTER TABLE altered ADD COLUMN user_id BIGINT; END $$;");
         check(text, database, schema.tables.first(), &catalog)
