@@ -144,15 +144,14 @@ fn gone(context: &ModulePath, last: &Last, host: &Host) -> Vec<ModulePath> {
 fn refuse_gone(module: &ModulePath, context: &ModulePath, last: &Last) -> Result<()> {
     let root = last.of(module).generated.keys().find(|path| memory::is_root(path, module));
     let (key, root) = (module.key(), root.map_or("its module", |path| path.as_str()));
-    let again = format!(
-        "restore {root} from version control, generate it again with `sagents gen persistence {}`",
-        context.rust()
-    );
+    let restore = format!("restore {root} from version control");
+    let again = format!("generate it again with `sagents gen persistence {}`", context.rust());
     let failure = Failure::decision(format!("`{key}` was generated, and {root} is gone: it was moved or deleted"));
     Err(failure.help(if module == context {
-        format!("{again}, or remove `[contexts.{key}]` from {} and .sagents/ if it is yours now", memory::OPTIONS_FILE)
+        let file = memory::OPTIONS_FILE;
+        format!("{restore}, {again}, or remove `[contexts.{key}]` from {file} and .sagents/ if it is yours now")
     } else {
-        format!("{again}; it is the agent runtime, which every context needs")
+        format!("{restore}, or {again}")
     }))
 }
 

@@ -139,7 +139,7 @@ fn a_runtime_that_was_deleted_is_not_declared_again() {
         assert_eq!(everything(&host), before, "{line}");
         allow_duplicates! { assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
         error: `sagents` was generated, and src/sagents.rs is gone: it was moved or deleted
-        help: restore src/sagents.rs from version control, generate it again with `sagents gen persistence crate::conversations`; it is the agent runtime, which every context needs
+        help: restore src/sagents.rs from version control, or generate it again with `sagents gen persistence crate::conversations`
         exit 5
         ") };
     }
