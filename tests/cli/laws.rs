@@ -191,7 +191,7 @@ fn step() -> impl Strategy<Value = String> {
         flag("--table-prefix", select(&["chat_", "sagents_"][..])),
         proptest::option::weighted(0.1, Just("--no-tests".to_owned())),
         (
-            flag("--backfill", select(&["7", "conversation.user_id", "(SELECT(id)FROM(teams))"][..])),
+            flag("--backfill", select(&["7", "conversation.user_id", "coalesce(NULL,7)"][..])),
             proptest::option::weighted(0.1, Just("--drop-old-owner".to_owned())),
         ),
     )
