@@ -37,6 +37,7 @@ pub fn is_down(file: &Utf8Path) -> bool {
 /// The first line of an emitted migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
+    /// With its crate: members of a workspace may share a directory.
     pub context: String,
     /// The tables that it starts from; nothing if it creates them.
     pub from: Option<String>,
@@ -45,12 +46,12 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn new(context: &ModulePath, from: Option<&str>, schema: &Schema) -> Self {
+    pub fn new(krate: &str, context: &ModulePath, from: Option<&str>, schema: &Schema) -> Self {
         let tables = serde_json::to_string(schema).expect("a schema is plain data");
         // With what was before: a way there and back does not end where it began.
         let mut to = digest::of_text(&format!("{}\n{tables}", from.unwrap_or_default()));
         to.truncate(12);
-        Self { context: context.key(), from: from.map(str::to_owned), to }
+        Self { context: full_name(krate, context), from: from.map(str::to_owned), to }
     }
 
     /// Every link in a script. Somebody may have put several scripts into one.
@@ -69,6 +70,10 @@ impl Link {
     }
 }
 
+fn full_name(krate: &str, context: &ModulePath) -> String {
+    format!("{krate}::{}", context.key())
+}
+
 impl std::fmt::Display for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { context, from, to } = self;
@@ -84,6 +89,8 @@ impl std::fmt::Display for Link {
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
     pub tree: &'a Tree,
+    /// The crate that the context is in.
+    pub krate: &'a str,
     pub context: &'a ModulePath,
     /// The migrations' directory, and what is in it.
     pub directory: &'a Utf8Path,
@@ -208,10 +215,11 @@ fn search(tree: &Tree, digest: &str) -> Result<Option<Utf8PathBuf>> {
 
 /// The links of the context's migrations, in order, each with its script.
 fn links(scene: Scene) -> Result<Vec<(Utf8PathBuf, Link)>> {
+    let context = full_name(scene.krate, scene.context);
     let mut links = Vec::new();
     for path in scene.found.files.iter().map(|name| scene.directory.join(name)).filter(|path| !is_down(path)) {
         let text = scene.tree.read(&path)?.unwrap_or_default();
-        let own = Link::all(&text).filter(|link| link.context == scene.context.key());
+        let own = Link::all(&text).filter(|link| link.context == context);
         links.extend(own.map(|link| (path.clone(), link)));
     }
     Ok(links)
@@ -290,8 +298,8 @@ mod tests {
     fn a_link_is_read_as_it_was_written() {
         let context = ModulePath::parse_context("crate::chat::conversations", "my_app").unwrap();
         let schema = schema(&TablePrefix::parse("", LONGEST_SUFFIX, 63).unwrap(), None);
-        let first = Link::new(&context, None, &schema);
-        let second = Link::new(&context, Some(&first.to), &schema);
+        let first = Link::new("my_app", &context, None, &schema);
+        let second = Link::new("my_app", &context, Some(&first.to), &schema);
         assert_ne!(first.to, second.to);
         let script = format!("{first}CREATE TABLE a (b);\n\n{second}DROP TABLE a;\n");
         assert_eq!(Link::all(&script).collect::<Vec<_>>(), [first, second]);

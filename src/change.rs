@@ -265,7 +265,7 @@ impl Comparison<'_> {
             memory.base(home, path, text, left.clone());
             return Ok(stays(if left.edited { Action::Edited } else { Action::Unchanged }));
         }
-        let is_new = base == Base::Unknown || (self.plan.recreated && home == self.context);
+        let is_new = base == Base::Unknown || self.plan.recreated.contains(home);
         let Some(before) = &before else {
             if !is_new {
                 memory.keep(home, path);
@@ -356,7 +356,9 @@ impl Comparison<'_> {
     fn once(&self, path: &Utf8Path, text: &str, memory: &mut Memory) -> Result<Change> {
         let before = self.host.tree.read_disk(path)?;
         let made = self.last.files.once.get(path);
-        if made.is_some() && before.is_none() {
+        let is_scope = self.plan.scope.as_ref().is_some_and(|scope| scope.file == path);
+        let comes_back = is_scope || (is_rust(path) && !self.plan.recreated.is_empty());
+        if made.is_some() && before.is_none() && !comes_back {
             return Ok(Change::new(path, Action::Deleted, None, String::new()));
         }
         if let Some(before) = &before

@@ -13,8 +13,9 @@ use crate::given::{Dropped, Given};
 use crate::host::Host;
 use crate::host::migrations;
 use crate::host::modules::{self, Found};
+use crate::host::source;
 use crate::memory::{self, Last, Recorded};
-use crate::names::ModulePath;
+use crate::names::{self, ModulePath};
 use crate::next::{self, Step};
 use crate::options::{self, Options, Resolved};
 use crate::plan::{self, Plan, Start, Unwired};
@@ -58,9 +59,9 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
     let Request { context, path, given, drop_old_owner, force, creates } = request;
     let recorded = Recorded::read(&host.tree)?;
     let last = Last::read(&host.tree, context)?;
-    let recreated = is_gone(context, &last, host);
-    if recreated && !creates {
-        return Err(gone(context, &last));
+    let recreated = gone(context, &last, host);
+    if !creates {
+        recreated.iter().try_for_each(|module| refuse_gone(module, context, &last))?;
     }
     let before = recorded.contexts.get(&context.key());
     let is_recorded = before.is_some();
@@ -69,12 +70,15 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
     refuse_broken_chain(context, &given_all, &last, host)?;
     let mut options = Options::resolve(context.clone(), &given_all, host, &recorded, &last)?;
     refuse_other_inference(&options, &given_all, &last)?;
+    if given.scope.is_none() {
+        refuse_lost_scope(&options, &last, host)?;
+    }
     let backfill = backfill(&mut options, &mut given_all, given.backfill.is_some(), &last)?;
     let start = Start {
         given: &given_all,
         last: &last,
         recorded: is_recorded,
-        recreated,
+        recreated: &recreated,
         backfill: backfill.as_deref(),
         drop_old_owner: *drop_old_owner,
         now,
@@ -127,22 +131,49 @@ pub fn note_uncommitted(generation: &mut Generation, host: &Host) {
     }
 }
 
-/// Whether the context was generated, and its module is not there any more.
-fn is_gone(context: &ModulePath, last: &Last, host: &Host) -> bool {
-    let mut roots = last.files.generated.keys().filter(|path| memory::is_root(path, context)).peekable();
-    let is_found = || matches!(modules::find(&host.tree, &host.krate, context.names()), Ok(Found::Module(_)));
-    roots.peek().is_some() && !roots.any(|path| host.tree.is_file(path)) && !is_found()
+/// What was generated and is not there any more, of the context and the runtime.
+fn gone(context: &ModulePath, last: &Last, host: &Host) -> Vec<ModulePath> {
+    let is_gone = |module: &ModulePath| {
+        let mut roots = last.of(module).generated.keys().filter(|path| memory::is_root(path, module)).peekable();
+        let is_found = || matches!(modules::find(&host.tree, &host.krate, module.names()), Ok(Found::Module(_)));
+        roots.peek().is_some() && !roots.any(|path| host.tree.is_file(path)) && !is_found()
+    };
+    [context.clone(), ModulePath::runtime()].into_iter().filter(is_gone).collect()
 }
 
-fn gone(context: &ModulePath, last: &Last) -> Failure {
-    let root = last.files.generated.keys().find(|path| memory::is_root(path, context));
-    let (key, root) = (context.key(), root.map_or("its module", |path| path.as_str()));
-    Failure::decision(format!("`{key}` was generated, and {root} is gone: it was moved or deleted")).help(format!(
-        "restore {root} from version control, generate it again with `sagents gen persistence {}`, \
-         or remove `[contexts.{key}]` from {} and .sagents/ if it is yours now",
-        context.rust(),
-        memory::OPTIONS_FILE
-    ))
+fn refuse_gone(module: &ModulePath, context: &ModulePath, last: &Last) -> Result<()> {
+    let root = last.of(module).generated.keys().find(|path| memory::is_root(path, module));
+    let (key, root) = (module.key(), root.map_or("its module", |path| path.as_str()));
+    let restore = format!("restore {root} from version control");
+    let again = format!("generate it again with `sagents gen persistence {}`", context.rust());
+    let failure = Failure::decision(format!("`{key}` was generated, and {root} is gone: it was moved or deleted"));
+    Err(failure.help(if module == context {
+        let file = memory::OPTIONS_FILE;
+        format!("{restore}, {again}, or remove `[contexts.{key}]` from {file} and .sagents/ if it is yours now")
+    } else {
+        format!("{restore}, or {again}")
+    }))
+}
+
+/// A scope that was there is not written again, unless somebody asks for it by name.
+fn refuse_lost_scope(options: &Options, last: &Last, host: &Host) -> Result<()> {
+    let scope = options.scope.rust();
+    let is_known = last.resolved.as_ref().is_some_and(|before| before.scope == scope);
+    if !is_known || !options.create_scope || is_as_created(last, options.wire, host)? {
+        return Ok(());
+    }
+    let command = format!("sagents gen persistence {} --scope", options.context.rust());
+    Err(Failure::decision(format!("`{scope}` is gone: it was moved, renamed or deleted")).help(format!(
+        "restore it, or say which type it is now with `{command} <TYPE>`; `{command} {scope}` writes it again"
+    )))
+}
+
+/// Whether the scope is as an earlier run left it. Without wiring, that run may have left it to the user.
+fn is_as_created(last: &Last, wire: bool, host: &Host) -> Result<bool> {
+    let Some(created) = &last.files.scope else { return Ok(!wire) };
+    let text = host.tree.read(&created.file)?;
+    let is_there = text.as_ref().is_some_and(|text| source::untouched(text, &created.text).is_some());
+    Ok(is_there || (!wire && text.is_some()))
 }
 
 /// What the recorded options mean is of no interest while the tables are in doubt.
@@ -150,7 +181,8 @@ fn refuse_broken_chain(context: &ModulePath, given: &Given, last: &Last, host: &
     let Some(resolved) = &last.resolved else { return Ok(()) };
     let directory = &options::migrations_directory(given.migrations.as_deref(), host)?;
     let found = &migrations::read(&host.tree, directory, resolved.database)?;
-    chain::read(Scene { tree: &host.tree, context, directory, found }, last).map(drop)
+    let krate = &names::crate_name(&host.package);
+    chain::read(Scene { tree: &host.tree, krate, context, directory, found }, last).map(drop)
 }
 
 /// Rows do not move from one database to another by generating code.

@@ -47,8 +47,8 @@ pub struct Plan {
     pub ejected: Vec<Utf8PathBuf>,
     /// `sagents.toml` knew the context before.
     pub recorded: bool,
-    /// The context's files were deleted as a whole, and come back.
-    pub recreated: bool,
+    /// The modules whose files were deleted as a whole, and come back.
+    pub recreated: Vec<ModulePath>,
 }
 
 /// What a plan starts from, beside the options.
@@ -57,8 +57,8 @@ pub struct Start<'a> {
     pub given: &'a Given,
     pub last: &'a Last,
     pub recorded: bool,
-    /// The context's files were deleted as a whole, and come back.
-    pub recreated: bool,
+    /// The modules whose files were deleted as a whole, and come back.
+    pub recreated: &'a [ModulePath],
     /// How rows get another owner, if that was said for this run.
     pub backfill: Option<&'a str>,
     pub drop_old_owner: bool,
@@ -111,7 +111,7 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
         scope,
         ejected: start.given.ejected.iter().flatten().map(|path| modules::clean(path)).collect(),
         recorded: start.recorded,
-        recreated: start.recreated,
+        recreated: start.recreated.to_vec(),
     })
 }
 
@@ -226,8 +226,8 @@ impl<'a> Builder<'a> {
             Ok(Found::Inline { file }) => return Err(inline(&file)),
             Ok(Found::Missing { parent, depth }) => (parent, depth),
             // Its file was deleted, and the line that declares it was not.
-            Err(failure) if self.start.recreated && *path == self.options.context => {
-                let (last, above) = path.names().split_last().expect("a context has a name");
+            Err(failure) if self.start.recreated.contains(path) => {
+                let (last, above) = path.names().split_last().expect("a module has a name");
                 return match modules::find(&self.host.tree, krate, above)? {
                     Found::Module(parent) => Ok(modules::child(krate, &parent, last, krate.library)),
                     Found::Inline { .. } | Found::Missing { .. } => Err(failure),
@@ -252,6 +252,9 @@ impl<'a> Builder<'a> {
             module = modules::child(&self.host.krate, &module, name, public);
             let taken = self.files.contains_key(&module.file) || self.host.tree.is_file(&module.file);
             if !is_last && !taken {
+                if self.was_created(&module.file) && !self.start.recreated.contains(path) {
+                    return Err(deleted(&module.file, path));
+                }
                 self.add(module.file.clone(), Planned::Once(format!("//! The modules of `{name}`.\n")));
             } else if !context && self.host.tree.is_file(&module.file) && !self.was_created(&module.file) {
                 return Err(undeclared(&module.file, name));
@@ -403,6 +406,11 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         }
     }
     Ok(needs)
+}
+
+fn deleted(file: &Utf8Path, path: &ModulePath) -> Failure {
+    Failure::decision(format!("{file} was generated for `{}` and is gone: it was moved or deleted", path.key()))
+        .help(format!("restore {file} from version control"))
 }
 
 fn undeclared(file: &Utf8Path, name: &Name) -> Failure {

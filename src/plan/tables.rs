@@ -12,6 +12,7 @@ use crate::failure::{Failure, Result};
 use crate::host::Host;
 use crate::host::migrations::{self, Migrations};
 use crate::memory::Emitted;
+use crate::names;
 use crate::options::Options;
 use crate::schema::transition::{Addition, Wish, additions, taken, transition};
 use crate::schema::{self, Schema, sql};
@@ -65,10 +66,11 @@ pub fn tables(options: &Options, host: &Host, start: Start) -> Result<Tables> {
     let wanted = schema::schema(&options.prefix, options.owner_column().as_ref());
     let directory = &options.migrations;
     let found = migrations::read(&host.tree, directory, options.database)?;
-    let scene = Scene { tree: &host.tree, context: &options.context, directory, found: &found };
+    let krate = &names::crate_name(&host.package);
+    let scene = Scene { tree: &host.tree, krate, context: &options.context, directory, found: &found };
     let chain = chain::read(scene, start.last)?;
     match &start.last.schema {
-        Some(recorded) => change(options, start, &found, chain, &recorded.schema, &wanted),
+        Some(recorded) => change(options, krate, start, &found, chain, &recorded.schema, &wanted),
         None => create(options, host, start, &found, wanted),
     }
 }
@@ -76,7 +78,7 @@ pub fn tables(options: &Options, host: &Host, start: Start) -> Result<Tables> {
 /// The first migration.
 fn create(options: &Options, host: &Host, start: Start, found: &Migrations, schema: Schema) -> Result<Tables> {
     let database = options.database;
-    let link = Link::new(&options.context, None, &schema);
+    let link = Link::new(&names::crate_name(&host.package), &options.context, None, &schema);
     let (up, down) = (sql::create(&schema, database), sql::drop(&schema, database));
     let adopted = adopt(options, host, start, found, [&up, &format!("{link}{up}"), &down])?;
     if adopted.iter().any(|(_, text)| *text != down) {
@@ -143,6 +145,7 @@ fn refuse_tables_of_others(options: &Options, start: Start, found: &Migrations, 
 /// The migration that makes the tables what they should be, if they are not.
 fn change(
     options: &Options,
+    krate: &str,
     start: Start,
     found: &Migrations,
     chain: Chain,
@@ -178,7 +181,7 @@ fn change(
         // The first version gave the tables no name.
         last.schema.as_ref().map(|recorded| recorded.digest[..12].to_owned()).unwrap_or_default()
     });
-    let link = Link::new(&options.context, Some(&from), &tables.schema);
+    let link = Link::new(krate, &options.context, Some(&from), &tables.schema);
     let up = format!("{link}{}", transition.up(database));
     tables.new = scripts(options, start, found, &transition.name(), up, transition.down(database))?;
     tables.emitted.extend(tables.new.iter().map(|(path, text)| emitted(path, text)));

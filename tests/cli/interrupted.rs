@@ -235,6 +235,15 @@ fn what_was_edited_after_an_interruption_is_kept() {
 }
 
 #[test]
+fn what_was_kept_before_an_interruption_stays() {
+    let host = interrupted_while_committing();
+    host.write("real/lib.rs.orig", "// Older.\n");
+    host.write("src/lib.rs", "// Mine.\n");
+    assert_eq!(run(&host, PLAIN).code, 0);
+    assert_eq!(["orig", "orig.1"].map(|kept| host.read(&format!("real/lib.rs.{kept}"))), ["// Older.\n", "// Mine.\n"]);
+}
+
+#[test]
 fn a_dry_run_leaves_an_interrupted_run_alone() {
     let host = interrupted_while_committing();
     let before = everything(&host);

@@ -175,6 +175,9 @@ fn accounts_host() -> Host {
         )
 }
 
+/// What a run does once, and no later run again.
+const FOR_ONE_CHANGE: [&str; 2] = ["--backfill", "--drop-old-owner"];
+
 /// Options of a rerun; most of them are left out.
 fn step() -> impl Strategy<Value = String> {
     (
@@ -187,9 +190,13 @@ fn step() -> impl Strategy<Value = String> {
         flag("--scope-owner", select(&["user.id", "team.id", "org_id", "user_id"][..])),
         flag("--table-prefix", select(&["chat_", "sagents_"][..])),
         proptest::option::weighted(0.1, Just("--no-tests".to_owned())),
+        (
+            flag("--backfill", select(&["7", "conversation.user_id", "coalesce(NULL,7)"][..])),
+            proptest::option::weighted(0.1, Just("--drop-old-owner".to_owned())),
+        ),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i)| {
-            [a, b, c, d, e, f, g, h, i].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        .prop_map(|(a, b, c, d, e, f, g, h, i, (j, k))| {
+            [a, b, c, d, e, f, g, h, i, j, k].into_iter().flatten().collect::<Vec<_>>().join(" ")
         })
 }
 
@@ -211,7 +218,7 @@ fn given_over(options: &str, mut before: BTreeMap<String, Option<String>>) -> BT
     if value(&given, "--scope").is_some_and(|now| Some(now) != value(&before, "--scope")) {
         before.remove("--scope-owner");
     }
-    before.extend(given);
+    before.extend(given.into_iter().filter(|(name, _)| !FOR_ONE_CHANGE.contains(&name.as_str())));
     before
 }
 
@@ -290,7 +297,26 @@ enum Damage {
     /// A word becomes another word of the same file.
     Exchange(Index, Index),
     Insert(Index, &'static str),
+    /// All of it becomes something of another form.
+    Replace(&'static str),
 }
+
+const FORMS: &[&str] = &[
+    "",
+    "[]",
+    "{}",
+    "null",
+    "contexts = 1\n",
+    "contexts = []\n",
+    "[[contexts]]\nscope = \"accounts::Scope\"\n",
+    "contexts = { conversations = { scope = \"accounts::Scope\" } }\n",
+    "contexts.conversations = \"accounts::Scope\"\n",
+    "[contexts]\nconversations = [{ scope = \"accounts::Scope\" }]\n",
+    "[contexts.conversations]\nscope = 1\n",
+    "[contexts.conversations]\nscope = \"crate::sagents::Scope\"\nejected = \"src\"\n",
+    "[contexts.\"\"]\nscope = \"accounts::Scope\"\n",
+    "[contexts.\"a::b.c\".d]\nscope = \"accounts::Scope\"\n",
+];
 
 fn damage() -> impl Strategy<Value = Damage> {
     let index = any::<Index>;
@@ -300,6 +326,7 @@ fn damage() -> impl Strategy<Value = Damage> {
         3 => index().prop_map(Damage::DropLine),
         3 => index().prop_map(Damage::RepeatLine),
         4 => (index(), index()).prop_map(|(one, other)| Damage::Exchange(one, other)),
+        2 => select(FORMS).prop_map(Damage::Replace),
         3 => (index(), select(&["<<<<<<< ours\n", "\u{0}", "é", "[", "= 1\n", "-1", "\"\"", "null", "../../x"][..]))
             .prop_map(|(at, text)| Damage::Insert(at, text)),
     ]
@@ -332,6 +359,7 @@ impl Damage {
                 let (above, below) = text.split_at(at(index));
                 format!("{above}{inserted}{below}")
             }
+            Self::Replace(form) => (*form).to_owned(),
             Self::DropLine(_) | Self::RepeatLine(_) | Self::Exchange(..) => text.clone(),
         };
         host.write(path, &damaged);

@@ -126,6 +126,94 @@ fn a_context_that_was_moved_or_deleted_is_not_declared_again() {
     }
 }
 
+#[test]
+fn a_runtime_that_was_deleted_is_not_declared_again() {
+    let host = Host::library();
+    host.generate(ONE);
+    fs::remove_dir_all(host.root().join("src/sagents")).unwrap();
+    fs::remove_file(host.root().join("src/sagents.rs")).unwrap();
+    host.write("src/lib.rs", &host.read("src/lib.rs").replace("pub mod sagents;\n", ""));
+    let before = everything(&host);
+    for line in ["update", "diff"] {
+        let run = host.sagents(line);
+        assert_eq!(everything(&host), before, "{line}");
+        allow_duplicates! { assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
+        error: `sagents` was generated, and src/sagents.rs is gone: it was moved or deleted
+        help: restore src/sagents.rs from version control, or generate it again with `sagents gen persistence crate::conversations`
+        exit 5
+        ") };
+    }
+    host.generate("gen persistence crate::conversations");
+    assert!(host.exists("src/sagents/session/handle.rs"));
+    assert_eq!(host.sagents("check").code, 0);
+}
+
+#[test]
+fn a_module_around_a_context_that_was_deleted_is_not_declared_again() {
+    let host = Host::library();
+    host.generate("gen persistence chat::conversations -s accounts::Scope");
+    fs::remove_file(host.root().join("src/chat.rs")).unwrap();
+    host.write("src/lib.rs", &host.read("src/lib.rs").replace("pub mod chat;\n", ""));
+    let before = everything(&host);
+    let run = host.sagents("update");
+    assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
+    error: src/chat.rs was generated for `chat::conversations` and is gone: it was moved or deleted
+    help: restore src/chat.rs from version control
+    exit 5
+    ");
+    assert_eq!(everything(&host), before);
+    // With all that is below it, it can be generated again.
+    fs::remove_dir_all(host.root().join("src/chat")).unwrap();
+    assert_eq!(host.sagents("update").code, 5);
+    host.generate("gen persistence chat::conversations");
+    assert_eq!(host.sagents("check").code, 0);
+}
+
+#[test]
+fn a_scope_that_was_moved_renamed_or_deleted_is_not_written_again() {
+    let own = || {
+        Host::library()
+            .file("src/lib.rs", "pub mod accounts;\n")
+            .file("src/accounts.rs", "pub struct Scope {\n    pub user_id: i64,\n}\n")
+    };
+    let gone = |host: Host, change: &dyn Fn(&Host)| {
+        host.generate(ONE);
+        change(&host);
+        let before = everything(&host);
+        for line in ["update", "diff", "gen persistence conversations"] {
+            let run = host.sagents(line);
+            assert_eq!(everything(&host), before, "{line}");
+            allow_duplicates! { assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
+            error: `crate::accounts::Scope` is gone: it was moved, renamed or deleted
+            help: restore it, or say which type it is now with `sagents gen persistence crate::conversations --scope <TYPE>`; `sagents gen persistence crate::conversations --scope crate::accounts::Scope` writes it again
+            exit 5
+            ") };
+        }
+        assert_eq!(host.sagents("check").code, 5);
+        host
+    };
+    let lib =
+        |host: &Host, to: &str| host.write("src/lib.rs", &host.read("src/lib.rs").replace("pub mod accounts;\n", to));
+
+    let moved = gone(own(), &|host| {
+        fs::rename(host.root().join("src/accounts.rs"), host.root().join("src/auth.rs")).unwrap();
+        lib(host, "pub mod auth;\n");
+    });
+    moved.generate("gen persistence conversations --scope auth::Scope");
+    assert_eq!(moved.sagents("check").code, 0);
+
+    gone(own(), &|host| edit(host, "src/accounts.rs", "Scope", "Session"));
+
+    // One that was generated, with its file.
+    let deleted = gone(Host::library(), &|host| {
+        fs::remove_file(host.root().join("src/accounts.rs")).unwrap();
+        lib(host, "");
+    });
+    deleted.generate("gen persistence conversations --scope accounts::Scope");
+    assert!(deleted.read("src/accounts.rs").contains("pub struct Scope"));
+    assert_eq!(deleted.sagents("check").code, 0);
+}
+
 /// The documents on standard output.
 fn documents(text: &str) -> Vec<Value> {
     serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().unwrap()
@@ -251,4 +339,11 @@ fn members_that_share_migrations_get_one_version_each() {
         .collect();
     versions.sort();
     assert_eq!(versions, ["0001", "0002", "0003"]);
+    // Each has its own chain, although the contexts have one name.
+    for member in ["one", "two"] {
+        for line in ["check", "update", "gen persistence conversations -f owner", "check"] {
+            let run = host.sagents_in(member, &line.split_whitespace().collect::<Vec<_>>());
+            assert_eq!(run.code, 0, "{member}, {line}: {}{}", run.stdout, run.stderr);
+        }
+    }
 }

@@ -75,7 +75,7 @@ fn a_host_that_edited_every_generated_file_moves_to_another_owner() {
         ("src/lib.rs", "pub mod accounts;\n"),
         ("src/accounts.rs", include_str!("hosts/edited/accounts.rs")),
         ("migrations/0001_accounts.up.sql", include_str!("hosts/edited/accounts.up.sql")),
-        ("migrations/0001_accounts.down.sql", "DROP TABLE users;\nDROP TABLE teams;\n"),
+        ("migrations/0001_accounts.down.sql", "DROP TABLE memberships;\nDROP TABLE users;\nDROP TABLE teams;\n"),
         ("tests/edited.rs", include_str!("hosts/edited/test.rs")),
     ] {
         host.write(path, text);
@@ -98,8 +98,14 @@ fn a_host_that_edited_every_generated_file_moves_to_another_owner() {
         host.write(path, &format!("{}\n// Edited by its owner.\n", host.read(path)));
     }
 
-    let backfill = "(SELECT team_id FROM users WHERE users.id = conversation.user_id)";
-    let run = host.sagents_in(".", &["gen", "persistence", "conversations", "-t", "team", "--backfill", backfill]);
+    // A bare `user_id` would be that of the membership, and the first one would get every conversation.
+    let backfill = |user: &str| {
+        let query = "SELECT team_id FROM memberships WHERE memberships.user_id";
+        let backfill = format!("({query} = {user} ORDER BY joined_at LIMIT 1)");
+        host.sagents_in(".", &["gen", "persistence", "conversations", "-t", "team", "--backfill", &backfill])
+    };
+    assert_eq!(backfill("user_id").code, 2);
+    let run = backfill("conversation.user_id");
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     for (path, _, new) in EDITS {
         assert!(host.read(path).contains(new), "{path} lost {new:?}");

@@ -8,7 +8,7 @@ use sqlparser::ast::{
 };
 
 use super::spelled;
-use super::statement::{Unparsed, is_definition, parse, salvage, statements, unparsed};
+use super::statement::{Unparsed, is_block, is_definition, parse, salvage, statements, unparsed};
 use super::table::{Reference, Table, TableName};
 use crate::database::Database;
 
@@ -90,14 +90,32 @@ impl Catalog {
         self.temporary.clear();
         let database = self.database;
         let sql = sql.trim_start_matches('\u{feff}');
-        for text in statements(sql, database).iter().filter(|statement| is_definition(statement)) {
-            if let Some(statement) = unparsed(text, database) {
+        for text in &statements(sql, database) {
+            if is_block(text) {
+                self.doubt(text);
+            } else if !is_definition(text) {
+                continue;
+            } else if let Some(statement) = unparsed(text, database) {
                 self.execute_unparsed(statement);
-            } else if let Some(statement) =
-                parse(text, database).or_else(|| salvage(text, database).map(Statement::CreateTable))
-            {
+            } else if let Some(statement) = parse(text, database) {
                 self.execute(statement);
+            } else if let Some(table) = salvage(text, database) {
+                let name = table.name.clone();
+                self.create(table);
+                if let Some(table) = self.existing_mut(&name) {
+                    table.is_complete = false;
+                }
+            } else {
+                self.doubt(text);
             }
+        }
+    }
+
+    /// A statement that cannot be read as a whole may add columns to every table that it names.
+    fn doubt(&mut self, statement: &str) {
+        let words: Vec<_> = statement.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        for table in &mut self.tables {
+            table.is_complete &= !words.iter().any(|word| word.eq_ignore_ascii_case(&table.name.table));
         }
     }
 
@@ -192,6 +210,12 @@ impl Catalog {
         }
         let mut table = Table::new(name.clone(), self.database);
         table.unlogged = create.unlogged;
+        // Others come from a query, or from the table that it is like, inherits from or is a part of.
+        table.is_complete = create.query.is_none()
+            && create.like.is_none()
+            && create.inherits.is_none()
+            && create.partition_of.is_none()
+            && !create.columns.is_empty();
         self.remove(&name);
         self.tables.push(table);
         for column in create.columns {

@@ -229,8 +229,17 @@ fn definitions(sql: &str, database: Database) -> Option<(&str, Vec<&str>)> {
 
 /// Whether a statement can concern tables or where they are. Most of a large migration is rows, which need no parser.
 pub(super) fn is_definition(statement: &str) -> bool {
+    starts_with(statement, &["CREATE", "ALTER", "DROP", "SET", "RESET"])
+}
+
+/// Whether a statement runs others that no parser sees.
+pub(super) fn is_block(statement: &str) -> bool {
+    starts_with(statement, &["DO"])
+}
+
+fn starts_with(statement: &str, words: &[&str]) -> bool {
     let first = statement.split_whitespace().next().unwrap_or_default();
-    ["CREATE", "ALTER", "DROP", "SET", "RESET"].iter().any(|word| first.eq_ignore_ascii_case(word))
+    words.iter().any(|word| first.eq_ignore_ascii_case(word))
 }
 
 /// The characters outside of quotes and comments, with their places; nothing if a quote does not end.

@@ -43,6 +43,8 @@ impl fmt::Display for TableName {
 pub struct Table {
     pub name: TableName,
     pub columns: Vec<Column>,
+    /// It has no other columns than these.
+    pub is_complete: bool,
     /// Also indexes that are no key.
     keys: Vec<Key>,
     pub references: Vec<Reference>,
@@ -108,6 +110,7 @@ impl Table {
         Self {
             name,
             columns: Vec::new(),
+            is_complete: true,
             keys: Vec::new(),
             references: Vec::new(),
             triggers: Vec::new(),

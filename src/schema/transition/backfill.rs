@@ -16,7 +16,7 @@ use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{Catalog, TableName};
 use crate::names;
-use crate::schema::Table;
+use crate::schema::{Column, Table};
 
 /// What the row that gets an owner is called in the expression.
 pub const ROW: &str = "conversation";
@@ -92,8 +92,14 @@ fn refusal(text: &str, what: &str) -> Failure {
 }
 
 fn check_columns(text: &str, expression: &Expr, conversations: &Table, catalog: &Catalog) -> Result<()> {
-    let mut reader =
-        Reader { conversations, catalog, scopes: Vec::new(), lists: BTreeSet::new(), findings: Vec::new() };
+    let mut reader = Reader {
+        conversations,
+        catalog,
+        scopes: Vec::new(),
+        named: Vec::new(),
+        lists: BTreeSet::new(),
+        findings: Vec::new(),
+    };
     let _ = expression.visit(&mut reader);
     let Some(first) = reader.findings.first() else { return Ok(()) };
     let what = format!("--backfill: {}", first.what);
@@ -162,6 +168,8 @@ struct Reader<'a> {
     catalog: &'a Catalog,
     /// The tables of the queries around, the innermost last.
     scopes: Vec<Vec<Source<'a>>>,
+    /// What `WITH` names in the queries around: it takes the place of a table.
+    named: Vec<Vec<String>>,
     /// Where columns stand in what a query selects or sorts by: there, a name of the query's own tables means theirs.
     lists: BTreeSet<(u64, u64)>,
     findings: Vec<Finding>,
@@ -190,12 +198,15 @@ impl<'a> Reader<'a> {
                 let mut parts = name.0.iter().rev().filter_map(|part| part.as_ident()).map(|ident| ident.value.clone());
                 let table = parts.next().unwrap_or_default();
                 let schema = parts.next().filter(|schema| !["public", "main"].contains(&schema.as_str()));
+                let is_named = self.named.iter().flatten().any(|name| name.eq_ignore_ascii_case(&table));
+                let is_renamed = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
                 let known = self.catalog.find(&TableName { schema, table: table.clone() });
+                let known = known.filter(|table| table.is_complete);
                 let known = known.map(|table| table.columns.iter().map(|column| column.name.as_str()).collect());
                 let own = table.eq_ignore_ascii_case(&self.conversations.name);
                 let own = own.then(|| self.conversations.columns.iter().map(|column| column.name.as_str()).collect());
-                let name = alias.as_ref().map_or(table, |alias| alias.name.value.clone());
-                vec![Source { name, columns: own.or(known) }]
+                let columns = if is_named || is_renamed { None } else { own.or(known) };
+                vec![Source { name: alias.as_ref().map_or(table, |alias| alias.name.value.clone()), columns }]
             }
             TableFactor::NestedJoin { table_with_joins, .. } => self.joined(table_with_joins),
             TableFactor::Derived { alias: Some(alias), .. } => {
@@ -205,15 +216,21 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The conversation's column of that name. Names without quotes are the same in any case.
+    fn column(&self, name: &str) -> Option<&'a Column> {
+        self.conversations.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name))
+    }
+
     /// A column without a table.
     fn bare(&mut self, ident: &Ident, compared: Option<Side>) {
         let name = &ident.value;
-        let Some(column) = self.conversations.column(name) else { return };
-        let source = self.scopes.iter().rev().flatten().find(|source| source.may_have(name));
-        let Some(source) = source else { return };
+        let Some(column) = self.column(name) else { return };
+        let sources =
+            || self.scopes.iter().rev().enumerate().flat_map(|(depth, scope)| scope.iter().map(move |s| (depth, s)));
+        let Some((depth, source)) = sources().find(|(_, source)| source.may_have(name)) else { return };
         let at = place(ident.span.start);
         let is_owner = column.retired || self.conversations.primary_key.first() == Some(&column.name);
-        let in_list = self.lists.contains(&at);
+        let in_list = depth == 0 && self.lists.contains(&at);
         // Where a query lists a column of its table, that is what it means; a key of the owner is worth a question.
         if in_list && !is_owner {
             return;
@@ -251,7 +268,7 @@ impl<'a> Reader<'a> {
                     replaces: qualifier.value.chars().count() + quotes + 1,
                 }),
             });
-        } else if qualifier.value == ROW && self.conversations.column(&column.value).is_none() {
+        } else if is_row(qualifier) && self.column(&column.value).is_none() {
             let columns: Vec<_> = self.conversations.columns.iter().map(|column| column.name.as_str()).collect();
             self.findings.push(Finding {
                 what: format!("the conversation has no column `{}`", column.value),
@@ -280,24 +297,23 @@ enum Side {
 fn side(expression: &Expr) -> Option<Side> {
     match expression {
         Expr::CompoundIdentifier(parts) => {
-            Some(if parts.first().is_some_and(|first| first.value == ROW) { Side::Row } else { Side::Table })
+            Some(if parts.first().is_some_and(is_row) { Side::Row } else { Side::Table })
         }
         _ => None,
     }
+}
+
+fn is_row(qualifier: &Ident) -> bool {
+    qualifier.value.eq_ignore_ascii_case(ROW)
 }
 
 impl Visitor for Reader<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        let mut sources = self.sources(&query.body);
-        let named = query.with.iter().flat_map(|with| &with.cte_tables).map(|table| &table.alias.name.value);
-        for name in named {
-            // A query with a name takes the place of a table.
-            for source in sources.iter_mut().filter(|source| source.name.eq_ignore_ascii_case(name)) {
-                source.columns = None;
-            }
-        }
+        let named = query.with.iter().flat_map(|with| &with.cte_tables).map(|table| table.alias.name.value.clone());
+        self.named.push(named.collect());
+        let sources = self.sources(&query.body);
         if let Some(source) = sources.iter().find(|source| source.name.eq_ignore_ascii_case(ROW)) {
             self.findings.push(Finding {
                 what: format!(
@@ -315,6 +331,7 @@ impl Visitor for Reader<'_> {
 
     fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
         self.scopes.pop();
+        self.named.pop();
         ControlFlow::Continue(())
     }
 
@@ -400,6 +417,10 @@ mod tests {
         let mut catalog = Catalog::new(database);
         catalog.apply("CREATE TABLE users (id BIGINT PRIMARY KEY, team_id BIGINT);");
         catalog.apply("CREATE TABLE accounts (id BIGINT PRIMARY KEY, user_id BIGINT, created_at TEXT);");
+        catalog.apply("CREATE TABLE copies AS SELECT * FROM accounts;");
+        catalog.apply("CREATE TABLE notes (user_id BIGINT REFERENCES users) ODD;");
+        catalog.apply("CREATE TABLE altered (id BIGINT);");
+        catalog.apply("DO $$ BEGIN ALTER TABLE altered ADD COLUMN user_id BIGINT; END $$;");
         check(text, database, schema.tables.first(), &catalog)
     }
 
@@ -413,6 +434,7 @@ mod tests {
             "7",
             "user_id",
             "conversation.user_id",
+            "Conversation.USER_ID",
             "(SELECT team_id FROM users WHERE users.id = user_id)",
             "(SELECT team_id FROM users WHERE users.id = conversation.user_id)",
             "(SELECT id FROM accounts WHERE accounts.user_id = conversation.user_id ORDER BY created_at, id LIMIT 1)",
@@ -515,6 +537,37 @@ mod tests {
                 (
                     "(SELECT 1 FROM users WHERE EXISTS (SELECT 1 FROM accounts WHERE accounts.id = user_id))",
                     "(SELECT 1 FROM users WHERE EXISTS (SELECT 1 FROM accounts WHERE accounts.id = conversation.user_id))",
+                ),
+                // No database minds the case of a name.
+                (
+                    "(SELECT id FROM accounts WHERE accounts.user_id = USER_ID)",
+                    "(SELECT id FROM accounts WHERE accounts.user_id = conversation.USER_ID)",
+                ),
+                // A query without a table reads those around it.
+                (
+                    "(SELECT id FROM accounts WHERE accounts.user_id = (SELECT user_id))",
+                    "(SELECT id FROM accounts WHERE accounts.user_id = (SELECT conversation.user_id))",
+                ),
+                (
+                    "(WITH users AS (SELECT 1 AS user_id) SELECT 2 FROM users AS u WHERE u.user_id = user_id)",
+                    "(WITH users AS (SELECT 1 AS user_id) SELECT 2 FROM users AS u WHERE u.user_id = conversation.user_id)",
+                ),
+                (
+                    "(WITH users AS (SELECT 1 AS n) SELECT (SELECT 2 FROM users WHERE users.n = user_id))",
+                    "(WITH users AS (SELECT 1 AS n) SELECT (SELECT 2 FROM users WHERE users.n = conversation.user_id))",
+                ),
+                (
+                    "(SELECT 1 FROM users AS u (user_id) WHERE u.user_id = user_id)",
+                    "(SELECT 1 FROM users AS u (user_id) WHERE u.user_id = conversation.user_id)",
+                ),
+                // Tables that have more columns than a migration names.
+                (
+                    "(SELECT id FROM copies WHERE copies.id = user_id)",
+                    "(SELECT id FROM copies WHERE copies.id = conversation.user_id)",
+                ),
+                (
+                    "(SELECT id FROM altered WHERE altered.id = user_id)",
+                    "(SELECT id FROM altered WHERE altered.id = conversation.user_id)",
                 ),
                 ("sagents_conversations.user_id + 1", "conversation.user_id + 1"),
                 ("\"sagents_conversations\".user_id", "conversation.user_id"),

@@ -11,7 +11,8 @@ use uuid::Uuid;
 /// User 1 is in team 7, and user 7 in team 1.
 const ROWS: &str = "
     INSERT INTO teams (id) VALUES (1), (7);
-    INSERT INTO users (id, team_id) VALUES (1, 7), (7, 1);
+    INSERT INTO users (id) VALUES (1), (7);
+    INSERT INTO memberships (user_id, team_id, joined_at) VALUES (1, 7, '2023-01-01'), (7, 1, '2023-02-01');
     INSERT INTO sagents_conversations (user_id, id, scope, next_sequence, inserted_at, updated_at, color)
     VALUES (1, x'01890a5d000070008000000000000000', '{}', 1, '2024-01-01T00:00:00.000000Z',
             '2024-01-01T00:00:00.000000Z', 'blue'),
