@@ -6,9 +6,6 @@ pub mod generate;
 pub mod list;
 pub mod update;
 
-use std::fmt::Display;
-use std::io::Write as _;
-
 use camino::Utf8Path;
 
 use crate::change::{self, Change};
@@ -16,6 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::generation::Generation;
 use crate::host::Host;
 use crate::host::modules::{self, Found};
+use crate::io::{Io, Place};
 use crate::lock::Lock;
 use crate::memory::{self, Last, Recorded};
 use crate::names::ModulePath;
@@ -29,27 +27,25 @@ pub struct Ending {
 }
 
 impl Ending {
-    fn success(output: String) -> Self {
+    pub fn success(output: String) -> Self {
         Self { output, failure: None }
     }
 }
 
 /// Before a command that writes reads anything: no other run is at work, and none is left half done. The lock is held
 /// to the end.
-fn begin(path: &Utf8Path) -> Result<Lock> {
-    let say = |text: &dyn Display| {
-        let _ = writeln!(anstream::stderr(), "{text}");
-    };
-    let lock = Lock::take(path, |place| say(&format_args!("waiting for another run of sagents in {place}")));
-    if let Some(recovered) = journal::recover(path)? {
-        say(&recovered);
+fn begin(place: &Place, io: &mut Io) -> Result<Lock> {
+    let waiting = |holder: &Utf8Path| io.complain(&format!("waiting for another run of sagents in {holder}\n"));
+    let lock = Lock::take(&place.path, waiting);
+    if let Some(recovered) = journal::recover(&place.path)? {
+        io.complain(&format!("{recovered}\n"));
     }
     Ok(lock)
 }
 
 /// A command that only looks does not end what an earlier run began.
-fn refuse_interrupted(path: &Utf8Path) -> Result<()> {
-    if !journal::interrupted(path) {
+fn refuse_interrupted(place: &Place) -> Result<()> {
+    if !journal::interrupted(&place.path) {
         return Ok(());
     }
     Err(Failure::pending("an earlier run of sagents was interrupted here").help("`sagents update` ends it"))

@@ -20,12 +20,6 @@ pub enum Exit {
     Decision = 5,
 }
 
-impl From<Exit> for std::process::ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
-    }
-}
-
 /// Why nothing was written: what is wrong, and what to do about it.
 #[derive(Debug)]
 pub struct Failure {

@@ -2,9 +2,11 @@
 //! process formats everything.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, bail, ensure};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -15,6 +17,7 @@ use crate::failure::{Failure, Result};
 
 #[derive(Debug, Clone)]
 pub struct Formatter {
+    pub program: OsString,
     /// The host's directory: rustfmt looks for its configuration there and above.
     pub directory: Utf8PathBuf,
     pub edition: String,
@@ -22,7 +25,9 @@ pub struct Formatter {
 
 /// Texts with what rustfmt makes of them.
 #[derive(Debug, Default)]
-pub struct Formatted(BTreeMap<String, Option<String>>);
+pub struct Formatted(Texts);
+
+type Texts = BTreeMap<String, Option<String>>;
 
 impl Formatted {
     /// Nothing if the text is not Rust.
@@ -35,16 +40,24 @@ impl Formatted {
 }
 
 impl Formatter {
-    /// Formats texts in one process.
+    /// Formats texts in one process, those aside that were formatted before.
     pub fn format(&self, texts: impl IntoIterator<Item = String>) -> Result<Formatted> {
-        let texts: BTreeSet<_> = texts.into_iter().collect();
+        let settings = self.settings();
+        let (mut formatted, new) = known(&settings, texts);
+        let new = self.format_new(&new)?;
+        remember(settings, &new);
+        formatted.extend(new);
+        Ok(Formatted(formatted))
+    }
+
+    fn format_new(&self, texts: &BTreeSet<String>) -> Result<Texts> {
         // Without a place for temporary files, or with a text that rustfmt does not take, each one is formatted alone.
-        let mut together = self.format_together(&texts).unwrap_or_default();
+        let mut together = self.format_together(texts).unwrap_or_default();
         let formatted = texts.iter().map(|text| match together.remove(text.as_str()) {
             Some(formatted) => Ok((text.clone(), Some(formatted))),
             None => Ok((text.clone(), self.format_alone(text)?)),
         });
-        formatted.collect::<anyhow::Result<_>>().map(Formatted).map_err(|error| {
+        formatted.collect::<anyhow::Result<_>>().map_err(|error| {
             Failure::from(error.context("cannot format the generated code"))
                 .help("`rustup component add rustfmt` installs rustfmt; the variable RUSTFMT may name another one")
         })
@@ -85,7 +98,7 @@ impl Formatter {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .with_context(|| format!("{} does not run", program().to_string_lossy()))?;
+            .with_context(|| format!("{} does not run", self.program.display()))?;
         let mut input = child.stdin.take().expect("standard input is piped");
         let text = text.to_owned();
         // Written from a thread of its own: rustfmt may fill its output before it has read everything.
@@ -104,9 +117,14 @@ impl Formatter {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(program());
+        let mut command = Command::new(&self.program);
         command.args(["--edition", &self.edition, "--quiet"]).current_dir(&self.directory);
         command
+    }
+
+    fn settings(&self) -> Settings {
+        let configuration = self.configuration().map(|file| fs::read(file).ok());
+        (self.program.clone(), self.edition.clone(), configuration)
     }
 
     /// The configuration that rustfmt would find for a file of the host.
@@ -119,8 +137,30 @@ impl Formatter {
     }
 }
 
-fn program() -> std::ffi::OsString {
-    std::env::var_os("RUSTFMT").unwrap_or_else(|| "rustfmt".into())
+/// What the result depends on beside the text: the program, the edition, and the bytes of the configuration, if there is
+/// one and it can be read.
+type Settings = (OsString, String, Option<Option<Vec<u8>>>);
+
+/// What this process formatted before. Contexts share texts, and so do the runs of a test.
+static KNOWN: Mutex<BTreeMap<Settings, Texts>> = Mutex::new(BTreeMap::new());
+
+/// Those of some texts that were formatted before, and the others.
+fn known(settings: &Settings, texts: impl IntoIterator<Item = String>) -> (Texts, BTreeSet<String>) {
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get(settings);
+    let (mut found, mut new) = (Texts::new(), BTreeSet::new());
+    for text in texts {
+        match known.and_then(|known| known.get(&text)) {
+            Some(formatted) => drop(found.insert(text, formatted.clone())),
+            None => drop(new.insert(text)),
+        }
+    }
+    (found, new)
+}
+
+fn remember(settings: Settings, texts: &Texts) {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry(settings).or_default().extend(texts.clone());
 }
 
 fn write(file: &Utf8Path, text: &str) -> std::io::Result<()> {
@@ -157,7 +197,7 @@ mod tests {
     use super::*;
 
     fn formatter(directory: &str) -> Formatter {
-        Formatter { directory: directory.into(), edition: "2024".to_owned() }
+        Formatter { program: "rustfmt".into(), directory: directory.into(), edition: "2024".to_owned() }
     }
 
     #[test]
@@ -189,5 +229,28 @@ mod tests {
         let text = "fn f() { let x = 1; }".to_owned();
         let formatted = formatter(inner.to_str().unwrap()).format([text.clone()]).unwrap();
         assert_eq!(formatted.get(&text), Some("fn f() {\n  let x = 1;\n}\n"));
+    }
+
+    #[test]
+    fn a_text_is_formatted_once_with_the_same_settings() {
+        let directory = tempfile::tempdir().unwrap();
+        let (program, runs) = (directory.path().join("rustfmt"), directory.path().join("runs"));
+        fs::write(&program, "#!/bin/sh\necho >> runs\nexec rustfmt \"$@\"\n").unwrap();
+        Command::new("chmod").arg("+x").arg(&program).status().unwrap();
+        let mut rustfmt = Formatter { program: program.into(), ..formatter(directory.path().to_str().unwrap()) };
+        let texts = ["fn a( ){f();}\n", "fn b( ){f();}\n"].map(str::to_owned);
+        let mut formatted = |edition: &str, texts: &[String]| {
+            edition.clone_into(&mut rustfmt.edition);
+            let formatted = rustfmt.format(texts.to_vec()).unwrap();
+            let last = formatted.get(texts.last().unwrap()).unwrap().to_owned();
+            (last, fs::read_to_string(&runs).unwrap().len())
+        };
+        let b = "fn b() {\n    f();\n}\n".to_owned();
+        assert_eq!(formatted("2021", &texts[..1]).1, 1);
+        assert_eq!(formatted("2021", &texts), (b.clone(), 2), "the second one is new");
+        assert_eq!(formatted("2021", &texts), (b.clone(), 2));
+        assert_eq!(formatted("2024", &texts), (b.clone(), 3), "another edition may format otherwise");
+        fs::write(directory.path().join("rustfmt.toml"), "tab_spaces = 2\n").unwrap();
+        assert_eq!(formatted("2024", &texts), ("fn b() {\n  f();\n}\n".to_owned(), 4));
     }
 }

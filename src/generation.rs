@@ -84,7 +84,11 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
         now,
     };
     let plan = plan::plan(&options, host, start)?;
-    let formatter = Formatter { directory: host.working_directory(), edition: host.edition.clone() };
+    let formatter = Formatter {
+        program: host.tools.rustfmt.clone(),
+        directory: host.working_directory(),
+        edition: host.edition.clone(),
+    };
     let changes = change::changes(&plan, host, &options.context, &last, &formatter, *force)?;
     let mut notes = options.notes.clone();
     notes.extend(plan_notes(&plan, &last, host, &changes));

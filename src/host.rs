@@ -16,6 +16,7 @@ use crate::change::{Action, Change};
 use crate::failure::{Failure, Result};
 use crate::host::manifest::Manifest;
 use crate::host::modules::Crate;
+use crate::io::{Place, Tools};
 use crate::tree::Tree;
 
 #[derive(Debug)]
@@ -29,24 +30,25 @@ pub struct Host {
     pub runs: bool,
     /// The directory above which nothing is ever written.
     pub boundary: Utf8PathBuf,
+    pub tools: Tools,
     /// What `--init` lays down first; empty for a host that is there already.
     pub laid: Vec<(Utf8PathBuf, String)>,
 }
 
 impl Host {
     /// Reads the package in a directory.
-    pub fn read(directory: &Utf8Path) -> Result<Self> {
-        let root = canonical(directory)?;
+    pub fn read(place: &Place) -> Result<Self> {
+        let root = canonical(place)?;
         let tree = Tree::new(root.clone());
         let manifest_path = Utf8Path::new("Cargo.toml");
         let Some(text) = tree.read(manifest_path)? else {
-            return Err(Failure::usage(format!("--path: {directory} is not a package: it has no Cargo.toml"))
+            return Err(Failure::usage(format!("--path: {} is not a package: it has no Cargo.toml", place.named))
                 .help("go to your package, name it with --path, or make a new one with --init"));
         };
         // Cargo's own words for a syntax error come without the file, so it is found first.
         Manifest::parse(manifest_path, &text, None, None)?;
-        let metadata = metadata(&root)?;
-        let package = member(&metadata, &root, directory)?;
+        let metadata = metadata(&root, &place.tools)?;
+        let package = member(&metadata, &root, place.named)?;
         check_edition(package)?;
         let target = target(package)?;
         let crate_root = target.src_path.strip_prefix(&root).map_err(|_| {
@@ -72,15 +74,16 @@ impl Host {
             edition: package.edition.to_string(),
             runs: package.targets.iter().any(Target::is_bin),
             boundary: workspace.clone(),
+            tools: place.tools.clone(),
             tree,
             laid: Vec::new(),
         })
     }
 
     /// A package that is about to be made in a directory that may not exist yet.
-    pub fn init(directory: &Utf8Path, package: String) -> Result<Self> {
+    pub fn init(place: &Place, package: String) -> Result<Self> {
         const EDITION: &str = "2024";
-        let root = if directory.exists() { canonical(directory)? } else { absolute(directory)? };
+        let root = if place.path.exists() { canonical(place)? } else { absolute(place)? };
         for occupied in ["src/lib.rs", "src/main.rs"] {
             if root.join(occupied).exists() {
                 return Err(Failure::decision(format!("--init: {occupied} is there already"))
@@ -105,6 +108,7 @@ impl Host {
             edition: EDITION.to_owned(),
             runs: true,
             boundary: root,
+            tools: place.tools.clone(),
             tree,
             laid,
         })
@@ -168,22 +172,22 @@ pub fn is_workspace(manifest: &Utf8Path) -> bool {
         .is_ok_and(|text| text.lines().any(|line| line.trim_start().starts_with("[workspace")))
 }
 
-fn canonical(directory: &Utf8Path) -> Result<Utf8PathBuf> {
-    if !directory.is_dir() {
-        return Err(Failure::usage(format!("--path: {directory} is not a directory"))
+fn canonical(place: &Place) -> Result<Utf8PathBuf> {
+    let Place { named, path, tools: _ } = place;
+    if !path.is_dir() {
+        return Err(Failure::usage(format!("--path: {named} is not a directory"))
             .help("name the directory of your package, or make a new one there with --init"));
     }
-    Ok(directory.canonicalize_utf8().with_context(|| format!("cannot read {directory}"))?)
+    Ok(path.canonicalize_utf8().with_context(|| format!("cannot read {named}"))?)
 }
 
-fn absolute(directory: &Utf8Path) -> Result<Utf8PathBuf> {
-    Ok(camino::absolute_utf8(directory).with_context(|| format!("cannot read {directory}"))?)
+fn absolute(place: &Place) -> Result<Utf8PathBuf> {
+    Ok(camino::absolute_utf8(&place.path).with_context(|| format!("cannot read {}", place.named))?)
 }
 
 /// `--no-deps` and `--offline` keep cargo from resolving, and so from writing Cargo.lock.
-fn metadata(root: &Utf8Path) -> Result<Metadata> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+fn metadata(root: &Utf8Path, tools: &Tools) -> Result<Metadata> {
+    let output = Command::new(&tools.cargo)
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--quiet"])
         .current_dir(root)
         .output()

@@ -13,6 +13,7 @@ mod format;
 mod generation;
 mod given;
 mod host;
+mod io;
 mod journal;
 mod lock;
 mod memory;
@@ -28,7 +29,6 @@ mod tree;
 mod verdict;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
@@ -37,56 +37,64 @@ use crate::cli::{Cli, Command, Generator};
 use crate::commands::{Ending, check, diff, generate, list, update};
 use crate::failure::{Exit, Failure, Result};
 
-/// Runs a command line, the program's name first.
+pub use crate::io::{Io, Tools};
+
+/// Runs a command line, the program's name first, as the process that it is in.
 pub fn main(args: Vec<OsString>) -> ExitCode {
+    let (mut stdout, mut stderr) = (anstream::stdout(), anstream::stderr());
+    run(args, &mut Io::of_process(&mut stdout, &mut stderr)).into()
+}
+
+/// Runs a command line, the program's name first. Returns the exit code.
+pub fn run(args: Vec<OsString>, io: &mut Io) -> u8 {
     let wants_json = args.iter().any(|arg| arg == "--json");
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             if wants_json && error.use_stderr() {
-                print(&report::failure_json(&Failure::usage(error.to_string().trim())));
+                io.print(&report::failure_json(&Failure::usage(error.to_string().trim())));
             }
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8));
+            let text = error.render().ansi().to_string();
+            if error.use_stderr() {
+                io.complain(&text);
+            } else {
+                io.print(&text);
+            }
+            return u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8);
         }
     };
-    match cli.command {
-        Command::Gen(Generator::Persistence(args)) => end(args.json, generate::run(&args)),
-        Command::Update(args) => end(args.json, update::run(&args)),
-        Command::Check(args) => end(args.json, check::run(&args)),
-        Command::Diff(args) => end(args.json, diff::run(&args)),
-        Command::List(args) => end(args.json, list::run(&args)),
+    let (json, outcome) = match cli.command {
+        Command::Gen(Generator::Persistence(args)) => (args.json, generate::run(&args, io)),
+        Command::Update(args) => (args.json, update::run(&args, io)),
+        Command::Check(args) => (args.json, check::run(&args, io)),
+        Command::Diff(args) => (args.json, diff::run(&args, io)),
+        Command::List(args) => (args.json, list::run(&args, io)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "sagents", &mut script);
-            print(&String::from_utf8_lossy(&script));
-            Exit::Success.into()
+            (false, Ok(Ending::success(String::from_utf8_lossy(&script).into_owned())))
         }
-    }
+    };
+    end(json, outcome, io) as u8
 }
 
 /// Prints how a command ended. With `json` there is one document on standard output, whatever happened.
-fn end(json: bool, outcome: Result<Ending>) -> ExitCode {
+fn end(json: bool, outcome: Result<Ending>, io: &mut Io) -> Exit {
     let failure = match outcome {
         Ok(Ending { output, failure }) => {
-            print(&output);
+            io.print(&output);
             failure
         }
         Err(failure) => {
             if json {
-                print(&report::failure_json(&failure));
+                io.print(&report::failure_json(&failure));
             }
             Some(failure)
         }
     };
-    let Some(failure) = failure else { return Exit::Success.into() };
+    let Some(failure) = failure else { return Exit::Success };
     if !failure.what.is_empty() {
-        let _ = write!(anstream::stderr(), "{}", report::failure(&failure));
+        io.complain(&report::failure(&failure));
     }
-    failure.exit.into()
-}
-
-/// A reader that went away, such as `head`, is no failure.
-fn print(text: &str) {
-    let _ = anstream::stdout().write_all(text.as_bytes());
+    failure.exit
 }

@@ -11,20 +11,30 @@ use crate::host::is_workspace;
 /// Held until it is dropped. Where a file system knows no locks it holds nothing, and the run goes on all the same.
 #[derive(Debug)]
 pub struct Lock {
-    _file: Option<File>,
+    file: Option<File>,
 }
 
 impl Lock {
     /// Takes the lock of the workspace that a package is in, of the package if it is in none, or of the nearest directory
     /// that exists if the package is still to be made. Before it waits for another run it calls `waiting`, with the directory that the other one holds.
-    pub fn take(path: &Utf8Path, waiting: impl Fn(&Utf8Path)) -> Self {
+    pub fn take(path: &Utf8Path, mut waiting: impl FnMut(&Utf8Path)) -> Self {
         loop {
-            let Some(place) = place(path) else { return Self { _file: None } };
+            let Some(place) = place(path) else { return Self { file: None } };
             let file = open(&place).and_then(|file| lock(file, || waiting(&place)));
             // Another run may have made the package by now.
             if file.is_err() || self::place(path).as_ref() == Some(&place) {
-                return Self { _file: file.ok() };
+                return Self { file: file.ok() };
             }
+        }
+    }
+}
+
+impl Drop for Lock {
+    /// Said in so many words: closing the file is not enough while another thread starts a program, which has all open
+    /// files for a moment.
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = file.unlock();
         }
     }
 }

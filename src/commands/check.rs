@@ -7,13 +7,15 @@ use crate::cli::Look;
 use crate::failure::{Exit, Failure, Result};
 use crate::generation::{Request, generation};
 use crate::host::Host;
+use crate::io::Io;
 use crate::report;
 use crate::verdict::{self, Verdict};
 
-pub fn run(args: &Look) -> Result<Ending> {
+pub fn run(args: &Look, io: &Io) -> Result<Ending> {
     let Look { contexts, path, json } = args;
-    refuse_interrupted(path)?;
-    let mut host = Host::read(path)?;
+    let place = io.place(path);
+    refuse_interrupted(&place)?;
+    let mut host = Host::read(&place)?;
     let mut verdicts = Vec::new();
     for context in recorded_contexts(&host, path, contexts)? {
         let key = context.key();

@@ -8,12 +8,14 @@ use crate::cli::Look;
 use crate::failure::{Exit, Failure, Result};
 use crate::generation::{Request, generation};
 use crate::host::Host;
+use crate::io::Io;
 use crate::report::{self, Report};
 
-pub fn run(args: &Look) -> Result<Ending> {
+pub fn run(args: &Look, io: &Io) -> Result<Ending> {
     let Look { contexts, path, json } = args;
-    refuse_interrupted(path)?;
-    let mut host = Host::read(path)?;
+    let place = io.place(path);
+    refuse_interrupted(&place)?;
+    let mut host = Host::read(&place)?;
     let mut generations = Vec::new();
     for context in recorded_contexts(&host, path, contexts)? {
         let generated = generation(&host, &Request::recorded(path, context), Utc::now())?;

@@ -1,8 +1,7 @@
 //! `sagents gen persistence`: generates a context, or reruns over one.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::BufRead as _;
 
-use camino::Utf8Path;
 use chrono::Utc;
 use heck::ToUpperCamelCase as _;
 
@@ -12,16 +11,18 @@ use crate::cli::Persistence;
 use crate::failure::{Failure, Result};
 use crate::generation::{Request, generation, note_uncommitted};
 use crate::host::Host;
+use crate::io::{Io, Place};
 use crate::memory::Recorded;
 use crate::names::{self, ModulePath};
 use crate::options;
 use crate::report::{self, Report};
 
-pub fn run(args: &Persistence) -> Result<Ending> {
+pub fn run(args: &Persistence, io: &mut Io) -> Result<Ending> {
     let Persistence { context, given, drop_old_owner, path, init, dry_run, diff, force, yes, json } = args;
     let dry_run = *dry_run || *diff;
-    let _lock = if dry_run { None } else { Some(begin(path)?) };
-    let host = open(path, *init, context)?;
+    let place = io.place(path);
+    let _lock = if dry_run { None } else { Some(begin(&place, io)?) };
+    let host = open(&place, *init, context)?;
     let context = ModulePath::parse_context(context, &host.package)?;
     let mut given = given.clone();
     let is_scope_known = || -> Result<bool> {
@@ -29,7 +30,7 @@ pub fn run(args: &Persistence) -> Result<Ending> {
         Ok(recorded.contexts.get(&context.key()).is_some_and(|recorded| recorded.scope.is_some()))
     };
     if given.scope.is_none() && !is_scope_known()? {
-        given.scope = ask_scope(&host.package, *yes);
+        given.scope = ask_scope(&host.package, *yes, io);
     }
     let request = Request { context, path, given, drop_old_owner: *drop_old_owner, force: *force, creates: true };
     let mut generated = generation(&host, &request, Utc::now())?;
@@ -53,25 +54,24 @@ pub fn run(args: &Persistence) -> Result<Ending> {
 }
 
 /// The host in a directory, or the one that `--init` is about to make there.
-fn open(path: &Utf8Path, init: bool, context: &str) -> Result<Host> {
+fn open(place: &Place, init: bool, context: &str) -> Result<Host> {
     if !init {
-        return Host::read(path);
+        return Host::read(place);
     }
-    if path.join("Cargo.toml").exists() {
+    if place.path.join("Cargo.toml").exists() {
         // The same command again is a rerun.
-        let host = Host::read(path)?;
+        let host = Host::read(place)?;
         let generated = ModulePath::parse_context(context, &host.package).is_ok_and(|context| {
             Recorded::read(&host.tree).is_ok_and(|recorded| recorded.contexts.contains_key(&context.key()))
         });
         if generated {
             return Ok(host);
         }
-        return Err(
-            Failure::usage(format!("--init: {path} is a package already")).help("leave --init out to generate into it")
-        );
+        return Err(Failure::usage(format!("--init: {} is a package already", place.named))
+            .help("leave --init out to generate into it"));
     }
     let directory = || {
-        camino::absolute_utf8(path)
+        camino::absolute_utf8(&place.path)
             .ok()
             .and_then(|path| path.file_name().map(heck::AsSnakeCase).map(|name| name.to_string()))
     };
@@ -80,20 +80,19 @@ fn open(path: &Utf8Path, init: bool, context: &str) -> Result<Host> {
             .help("name the package: `MyApp.Conversations`")
     })?;
     options::check_package(&package)?;
-    Host::init(path, package)
+    Host::init(place, package)
 }
 
 /// Asks on a terminal; anywhere else nothing is ever asked.
-fn ask_scope(package: &str, yes: bool) -> Option<String> {
-    let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !terminal {
+fn ask_scope(package: &str, yes: bool, io: &mut Io) -> Option<String> {
+    if !io.interactive {
         return None;
     }
     let default = format!("{}.Accounts.Scope", package.to_upper_camel_case());
     if yes {
         return Some(default);
     }
-    let _ = write!(anstream::stderr(), "{}", report::ask_scope(&default));
+    io.complain(&report::ask_scope(&default));
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).ok()?;
     let answer = answer.trim();

@@ -4,13 +4,14 @@ use super::{Ending, recorded_context};
 use crate::cli::List;
 use crate::failure::Result;
 use crate::host::Host;
+use crate::io::Io;
 use crate::memory::{Last, Recorded};
 use crate::options::{self, Options};
 use crate::report;
 
-pub fn run(args: &List) -> Result<Ending> {
+pub fn run(args: &List, io: &Io) -> Result<Ending> {
     let List { path, json } = args;
-    let host = Host::read(path)?;
+    let host = Host::read(&io.place(path))?;
     let recorded = Recorded::read(&host.tree)?;
     let mut contexts = Vec::new();
     for (key, given) in &recorded.contexts {

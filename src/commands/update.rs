@@ -8,12 +8,14 @@ use crate::cli::Update;
 use crate::failure::Result;
 use crate::generation::{Generation, Request, generation, note_uncommitted};
 use crate::host::Host;
+use crate::io::Io;
 use crate::report::{self, Report};
 
-pub fn run(args: &Update) -> Result<Ending> {
+pub fn run(args: &Update, io: &mut Io) -> Result<Ending> {
     let Update { contexts, path, drop_old_owner, force, json } = args;
-    let _lock = begin(path)?;
-    let mut host = Host::read(path)?;
+    let place = io.place(path);
+    let _lock = begin(&place, io)?;
+    let mut host = Host::read(&place)?;
     let mut generations = Vec::new();
     for context in recorded_contexts(&host, path, contexts)? {
         let request = Request { drop_old_owner: *drop_old_owner, force: *force, ..Request::recorded(path, context) };

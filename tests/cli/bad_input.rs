@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use insta::assert_snapshot;
 
 use crate::support::{FULL, Host, Run, manifest, sagents};
-use crate::transcript::{anonymous, outside, refusal, refusal_of, refusals};
+use crate::transcript::{anonymous, outside, refusal, refusal_by, refusals};
 
 const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 
@@ -1640,7 +1640,7 @@ fn a_read_only_directory_is_named() {
         let directory = host.root().join(place);
         fs::create_dir_all(&directory).unwrap();
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o555)).unwrap();
-        let refusal = refusal_of(&host, PLAIN, &mut unprivileged(&host));
+        let refusal = refusal_by(&host, PLAIN, |words| Run::of(unprivileged(&host).args(words)));
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
         refusal
     });
@@ -1674,7 +1674,7 @@ fn a_file_that_cannot_be_read_is_named() {
         let host = with_migration("");
         let path = host.root().join(place);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-        let run = Run::of(unprivileged(&host).args(PLAIN.split(' ')).current_dir(host.root()));
+        let run = Run::of(unprivileged(&host).args(PLAIN.split(' ')));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         format!("{}exit {}\n", anonymous(&host, &run.stderr), run.code)
     });
@@ -1695,20 +1695,24 @@ fn a_file_that_cannot_be_read_is_named() {
 
 /// The program without root's power to write where nobody may.
 fn unprivileged(host: &Host) -> Command {
-    let plain = sagents();
+    let mut plain = sagents();
+    plain.current_dir(host.root());
     if fs::metadata(host.root()).unwrap().uid() != 0 {
         return plain;
     }
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--"]);
-    command.arg(plain.get_program()).stdin(Stdio::null());
+    command.arg(plain.get_program()).stdin(Stdio::null()).current_dir(host.root());
     command
 }
 
 #[test]
 fn a_missing_tool_is_named_with_what_installs_it() {
     let host = Host::library();
-    let all = ["RUSTFMT", "CARGO"].map(|tool| refusal_of(&host, PLAIN, sagents().env(tool, "/nonexistent/tool")));
+    let without = |tool: &str, words: &[&str]| {
+        Run::of(sagents().args(words).env(tool, "/nonexistent/tool").current_dir(host.root()))
+    };
+    let all = ["RUSTFMT", "CARGO"].map(|tool| refusal_by(&host, PLAIN, |words| without(tool, words)));
     assert_snapshot!(all.join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
     error: cannot format the generated code: /nonexistent/tool does not run: No such file or directory (os error 2)
@@ -1733,7 +1737,10 @@ fn a_command_line_that_is_none_is_refused() {
         "gen persistence conversations chats",
         "completions tcsh",
     ];
-    assert_snapshot!(refusals(&Host::library(), &lines), @"
+    // The real program: help is as wide as a terminal.
+    let host = Host::library();
+    let all = lines.map(|line| refusal_by(&host, line, |_| host.program(line)));
+    assert_snapshot!(all.join("\n"), @"
     $ generate
     error: unrecognized subcommand 'generate'
 

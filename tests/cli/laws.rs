@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, FileFailurePersistence};
 
-use crate::support::{self, Host, Run, manifest};
+use crate::support::{Host, Run, manifest};
 use crate::transcript::everything;
 
 proptest! {
@@ -407,7 +407,7 @@ fn rerun() -> impl Strategy<Value = String> {
 
 /// Runs the program with a formatter that formats nothing.
 fn unformatted(host: &Host, line: &str) -> Run {
-    Run::of(support::unformatted().args(line.split_whitespace()).current_dir(host.root()))
+    host.unformatted(&line.split_whitespace().collect::<Vec<_>>())
 }
 
 fn is_generated(path: &str) -> bool {

@@ -1,4 +1,5 @@
-//! The real program in temporary hosts, without compiling them: what it says, writes and refuses.
+//! The program in temporary hosts, without compiling them: what it says, writes and refuses. Most tests call it as a
+//! function; those that ask about a process run the real program.
 
 #[path = "../support/mod.rs"]
 mod support;

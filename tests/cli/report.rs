@@ -10,9 +10,16 @@ use crate::transcript::{anonymous, everything};
 
 const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 
+/// What the real program prints, which must succeed. Help is as wide as the terminal, if there is one.
+fn shown(args: &str) -> String {
+    let run = Host::empty().program(args);
+    assert_eq!(run.code, 0, "{args}");
+    run.stdout
+}
+
 #[test]
 fn the_short_help_says_what_there_is_and_how_it_ends() {
-    assert_snapshot!(Host::empty().generate("-h").stdout, @"
+    assert_snapshot!(shown("-h"), @"
     Generates a persistence layer for AI-agent conversations into your Rust project
 
     Usage: sagents <COMMAND>
@@ -43,7 +50,7 @@ fn the_short_help_says_what_there_is_and_how_it_ends() {
 
 #[test]
 fn the_long_help_has_examples_and_exit_codes() {
-    let help = Host::empty().generate("--help").stdout;
+    let help = shown("--help");
     let (_, end) = help.split_once("Examples:").unwrap();
     assert_snapshot!(end, @"
 
@@ -70,7 +77,7 @@ fn the_long_help_has_examples_and_exit_codes() {
 
 #[test]
 fn the_help_of_the_generator_is_complete() {
-    assert_snapshot!(Host::empty().generate("gen persistence -h").stdout, @"
+    assert_snapshot!(shown("gen persistence -h"), @"
     Conversations, agent states and display messages: context, models, migration and tests
 
     Usage: sagents gen persistence [OPTIONS] <CONTEXT>
@@ -131,7 +138,7 @@ fn the_help_of_the_generator_is_complete() {
 
 #[test]
 fn the_long_help_of_the_generator_has_examples() {
-    let help = Host::empty().generate("gen persistence --help").stdout;
+    let help = shown("gen persistence --help");
     let (_, end) = help.split_once("Examples:").unwrap();
     assert_snapshot!(end, @r"
 
@@ -163,14 +170,14 @@ fn the_long_help_of_the_generator_has_examples() {
 
 #[test]
 fn no_command_is_a_question_for_help() {
-    let run = Host::empty().sagents("");
+    let run = Host::empty().program("");
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
-    assert_eq!(run.stderr, Host::empty().generate("-h").stdout);
+    assert_eq!(run.stderr, shown("-h"));
 }
 
 #[test]
 fn the_version_is_the_packages() {
-    assert_eq!(Host::empty().generate("--version").stdout, concat!("sagents ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(shown("--version"), concat!("sagents ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 
 #[test]

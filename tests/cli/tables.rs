@@ -3,8 +3,8 @@
 
 use insta::assert_snapshot;
 
-use crate::support::{Host, Run, unformatted};
-use crate::transcript::refusal_of;
+use crate::support::Host;
+use crate::transcript::refusal_by;
 
 const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 const POSTGRES: &str = "gen persistence conversations -s accounts::Scope --database postgres";
@@ -16,13 +16,13 @@ fn with_migration(sql: &str) -> Host {
 
 /// Runs `sagents`, which must succeed.
 fn generate(host: &Host, line: &str) {
-    let run = Run::of(unformatted().args(line.split_whitespace()).current_dir(host.root()));
+    let run = host.unformatted(&line.split_whitespace().collect::<Vec<_>>());
     assert_eq!(run.code, 0, "{line}\n{}{}", run.stdout, run.stderr);
 }
 
 /// The answer to a command line that must fail and change nothing.
 fn refusal(host: &Host, line: &str) -> String {
-    refusal_of(host, line, &mut unformatted())
+    refusal_by(host, line, |words| host.unformatted(words))
 }
 
 /// What the conversations refer to.

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::support::{Host, Run, sagents};
+use crate::support::{Host, Run};
 
 /// The answers to command lines that must fail and change nothing.
 pub fn refusals(host: &Host, lines: &[&str]) -> String {
@@ -14,13 +13,13 @@ pub fn refusals(host: &Host, lines: &[&str]) -> String {
 
 /// The answer to a command line that must fail and change nothing.
 pub fn refusal(host: &Host, line: &str) -> String {
-    refusal_of(host, line, &mut sagents())
+    refusal_by(host, line, |words| host.sagents_in(".", words))
 }
 
-/// As [`refusal`], by a program that was prepared.
-pub fn refusal_of(host: &Host, line: &str, program: &mut Command) -> String {
+/// As [`refusal`], by something else that runs the program with its words.
+pub fn refusal_by(host: &Host, line: &str, program: impl FnOnce(&[&str]) -> Run) -> String {
     let before = everything(host);
-    let run = Run::of(program.args(words(line)).current_dir(host.root()));
+    let run = program(&words(line).iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(everything(host), before, "{line} changed something");
     assert_eq!(run.stdout, "", "{line}");
     format!("$ {line}\n{}exit {}\n", anonymous(host, &run.stderr), run.code)

@@ -14,7 +14,7 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use sets::{Change, Database, KEYS, SETS, Set, backfill, change, owners};
-use support::{Host, Run, cargo, manifest, unformatted};
+use support::{Host, Run, cargo, manifest};
 use tempfile::TempDir;
 
 const VERSIONS: [&str; 2] = ["0.9", "0.8"];
@@ -158,11 +158,11 @@ impl Paths {
             Database::Postgres => "postgres",
         };
         let options = set.options(self.database);
+        let mut args = vec!["gen", "persistence", "conversations", "--database", database, "--no-tests"];
+        args.extend(options.iter().map(String::as_str).chain(more.iter().copied()));
         // Only migrations matter here.
-        let mut command = unformatted();
-        command.args(["gen", "persistence", "conversations", "--database", database, "--no-tests"]);
-        let run = Run::of(command.args(&options).args(more).current_dir(host.root()));
-        assert_eq!(run.code, 0, "{options:?} {more:?}\n{}{}", run.stdout, run.stderr);
+        let run = host.unformatted(&args);
+        assert_eq!(run.code, 0, "{args:?}\n{}{}", run.stdout, run.stderr);
     }
 }
 

@@ -1,14 +1,21 @@
-//! Temporary hosts, and the real program run in them.
+//! Temporary hosts, and the program run in them: called as a function where nothing depends on its process, which saves
+//! most of the time of a run, and as a process where something does.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::{panic, thread};
 
+use anstream::StripStream;
+use camino::Utf8PathBuf;
+use sagents::{Io, Tools};
 use tempfile::TempDir;
 
 /// The command line of the original, word for word.
@@ -84,22 +91,34 @@ impl Host {
         found.into_iter().next().unwrap()
     }
 
-    /// Runs `sagents` in the host with arguments separated by spaces.
+    /// Calls `sagents` in the host with arguments separated by spaces.
     pub fn sagents(&self, args: &str) -> Run {
-        self.sagents_in(".", &args.split_whitespace().collect::<Vec<_>>())
+        self.sagents_in(".", &words(args))
     }
 
-    /// Runs `sagents` in a directory below the host.
+    /// Calls `sagents` in a directory below the host.
     pub fn sagents_in(&self, directory: &str, args: &[&str]) -> Run {
-        Run::of(sagents().args(args).current_dir(self.root.join(directory)))
+        Run::called(&self.root.join(directory), "rustfmt".into(), args)
     }
 
-    /// Runs `sagents`, which must succeed.
+    /// Calls `sagents`, which must succeed.
     pub fn generate(&self, args: &str) -> Run {
-        let run = self.sagents(args);
-        assert_eq!(run.code, 0, "{args}\n{}{}", run.stdout, run.stderr);
-        run
+        self.sagents(args).succeeded(args)
     }
+
+    /// Calls `sagents` with a formatter that formats nothing, for tests that ask about something else.
+    pub fn unformatted(&self, args: &[&str]) -> Run {
+        Run::called(&self.root, no_formatter(), args)
+    }
+
+    /// Runs the real program in the host.
+    pub fn program(&self, args: &str) -> Run {
+        Run::of(sagents().args(words(args)).current_dir(&self.root))
+    }
+}
+
+fn words(args: &str) -> Vec<&str> {
+    args.split_whitespace().collect()
 }
 
 /// The program, without a terminal and without what the environment says of colours.
@@ -112,8 +131,14 @@ pub fn sagents() -> Command {
     command
 }
 
-/// A formatter that formats nothing, for tests that ask about something else: rustfmt is most of what a run costs.
+/// The program with a formatter that formats nothing.
 pub fn unformatted() -> Command {
+    let mut command = sagents();
+    command.env("RUSTFMT", no_formatter());
+    command
+}
+
+fn no_formatter() -> OsString {
     static SCRIPT: OnceLock<TempDir> = OnceLock::new();
     let directory = SCRIPT.get_or_init(|| {
         let directory = tempfile::tempdir().unwrap();
@@ -122,9 +147,7 @@ pub fn unformatted() -> Command {
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         directory
     });
-    let mut command = sagents();
-    command.env("RUSTFMT", directory.path().join("rustfmt"));
-    command
+    directory.path().join("rustfmt").into()
 }
 
 /// Cargo for a host that is compiled. Compiling is what takes the time in these tests, so hosts compile their
@@ -159,6 +182,35 @@ pub struct Run {
 }
 
 impl Run {
+    /// Calls the program in a directory, without a terminal, on a stack like that of a process.
+    fn called(directory: &Path, rustfmt: OsString, args: &[&str]) -> Self {
+        const STACK: usize = 8 << 20;
+        let call = || {
+            let (mut stdout, mut stderr) = (StripStream::new(Vec::new()), StripStream::new(Vec::new()));
+            let mut io = Io {
+                directory: Utf8PathBuf::from_path_buf(directory.to_owned()).unwrap(),
+                tools: Tools { cargo: env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), rustfmt },
+                interactive: false,
+                stdout: &mut stdout,
+                stderr: &mut stderr,
+            };
+            let args = ["sagents"].iter().chain(args).map(OsString::from).collect();
+            let code = sagents::run(args, &mut io).into();
+            let [stdout, stderr] = [stdout, stderr].map(|stream| String::from_utf8(stream.into_inner()).unwrap());
+            Self { code, stdout, stderr }
+        };
+        thread::scope(|scope| {
+            let called = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, call).unwrap();
+            called.join().unwrap_or_else(|panic| panic::resume_unwind(panic))
+        })
+    }
+
+    /// The run, if it succeeded.
+    fn succeeded(self, args: &str) -> Self {
+        assert_eq!(self.code, 0, "{args}\n{}{}", self.stdout, self.stderr);
+        self
+    }
+
     pub fn of(command: &mut Command) -> Self {
         let Output { status, stdout, stderr } = command.output().unwrap();
         Self {
