@@ -280,12 +280,6 @@ impl From<String> for Content {
     }
 }
 
-impl From<&str> for Content {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
-    }
-}
-
 /// A part of a [`Content`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContentPart {

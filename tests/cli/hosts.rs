@@ -56,19 +56,19 @@ fn a_library_gets_public_modules() {
     src/conversations/scope.rs
     src/sagents.rs
     src/sagents/display.rs
+    src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
     src/sagents/persistence.rs
-    src/sagents/runtime.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
     src/sagents/session/coordinator.rs
     src/sagents/session/event.rs
     src/sagents/session/handle.rs
-    src/sagents/session/keeper.rs
-    src/sagents/session/ledger.rs
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
+    src/sagents/session/state.rs
+    src/sagents/session/task.rs
     src/sagents/state.rs
     src/sagents/todo.rs
     ");
@@ -161,19 +161,19 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/conversations/scope.rs
     web/src/sagents.rs
     web/src/sagents/display.rs
+    web/src/sagents/extensions.rs
     web/src/sagents/json.rs
     web/src/sagents/message.rs
     web/src/sagents/persistence.rs
-    web/src/sagents/runtime.rs
     web/src/sagents/serializer.rs
     web/src/sagents/session.rs
     web/src/sagents/session/coordinator.rs
     web/src/sagents/session/event.rs
     web/src/sagents/session/handle.rs
-    web/src/sagents/session/keeper.rs
-    web/src/sagents/session/ledger.rs
     web/src/sagents/session/options.rs
     web/src/sagents/session/registry.rs
+    web/src/sagents/session/state.rs
+    web/src/sagents/session/task.rs
     web/src/sagents/state.rs
     web/src/sagents/todo.rs
     ");
@@ -292,20 +292,20 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/conversations/mod.rs
     src/conversations/scope.rs
     src/sagents/display.rs
+    src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
     src/sagents/mod.rs
     src/sagents/persistence.rs
-    src/sagents/runtime.rs
     src/sagents/serializer.rs
     src/sagents/session/coordinator.rs
     src/sagents/session/event.rs
     src/sagents/session/handle.rs
-    src/sagents/session/keeper.rs
-    src/sagents/session/ledger.rs
     src/sagents/session/mod.rs
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
+    src/sagents/session/state.rs
+    src/sagents/session/task.rs
     src/sagents/state.rs
     src/sagents/todo.rs
     ");
@@ -514,19 +514,19 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/chat/conversations/scope.rs
     src/sagents.rs
     src/sagents/display.rs
+    src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
     src/sagents/persistence.rs
-    src/sagents/runtime.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
     src/sagents/session/coordinator.rs
     src/sagents/session/event.rs
     src/sagents/session/handle.rs
-    src/sagents/session/keeper.rs
-    src/sagents/session/ledger.rs
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
+    src/sagents/session/state.rs
+    src/sagents/session/task.rs
     src/sagents/state.rs
     src/sagents/todo.rs
     ");
@@ -867,19 +867,19 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/main.rs
     src/sagents.rs
     src/sagents/display.rs
+    src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
     src/sagents/persistence.rs
-    src/sagents/runtime.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
     src/sagents/session/coordinator.rs
     src/sagents/session/event.rs
     src/sagents/session/handle.rs
-    src/sagents/session/keeper.rs
-    src/sagents/session/ledger.rs
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
+    src/sagents/session/state.rs
+    src/sagents/session/task.rs
     src/sagents/state.rs
     src/sagents/todo.rs
     ");

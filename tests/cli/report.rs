@@ -219,18 +219,18 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
                 + pub mod conversations;
                 + pub mod sagents;
       created   src/sagents/display.rs
+      created   src/sagents/extensions.rs
       created   src/sagents/json.rs
       created   src/sagents/message.rs
       created   src/sagents/persistence.rs
-      created   src/sagents/runtime.rs
       created   src/sagents/serializer.rs
       created   src/sagents/session/coordinator.rs
       created   src/sagents/session/event.rs
       created   src/sagents/session/handle.rs
-      created   src/sagents/session/keeper.rs
-      created   src/sagents/session/ledger.rs
       created   src/sagents/session/options.rs
       created   src/sagents/session/registry.rs
+      created   src/sagents/session/state.rs
+      created   src/sagents/session/task.rs
       created   src/sagents/session.rs
       created   src/sagents/state.rs
       created   src/sagents/todo.rs

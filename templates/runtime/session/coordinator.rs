@@ -51,12 +51,6 @@ impl<P: SessionPersistence> Coordinator<P> {
         }
     }
 
-    /// The storage of the sessions.
-    #[must_use]
-    pub fn persistence(&self) -> &P {
-        &self.registry.persistence
-    }
-
     /// The session of a conversation: the running one, or a new one with the saved agent state. If
     /// none is saved, or the saved one is damaged, the session starts with an empty state; see
     /// [`State::load_or_new`].
