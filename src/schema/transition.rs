@@ -98,7 +98,8 @@ pub fn transition(old: &Schema, new: &Schema, wish: &Wish) -> Result<Transition>
     let mut schema = as_recorded(old, new);
     refuse_taken_names(old, &schema, wish.taken)?;
     let owner = OwnerChange::of(old, &schema, wish);
-    let owners = Columns { old: old.owner(), new: new.owner(), change: &owner, retired: retired_names(old, new, &owner, wish) };
+    let owners =
+        Columns { old: old.owner(), new: new.owner(), change: &owner, retired: retired_names(old, new, &owner, wish) };
     let mut kept = Vec::new();
     for (before, now) in pairs(old, new) {
         let Some(table) = schema.tables.iter_mut().find(|table| table.name == now.name) else { continue };
@@ -189,12 +190,15 @@ impl Transition {
             let now = table.kept().filter(|(from, to)| to.retired && !from.retired);
             let now = now.filter(|(from, _)| self.old.owner().is_none_or(|owner| owner.name != from.name));
             now.map(|(_, to)| {
-                format!("{} of {} is not used any more. It stays until a run with --drop-old-owner.", to.name, table.to.name)
+                format!(
+                    "{} of {} is not used any more. It stays until a run with --drop-old-owner.",
+                    to.name, table.to.name
+                )
             })
         });
-        let left = self.left().map(|table| {
-            format!("{} is not used any more. It stays as it is, and is yours from now on.", table.name)
-        });
+        let left = self
+            .left()
+            .map(|table| format!("{} is not used any more. It stays as it is, and is yours from now on.", table.name));
         render(owner.into_iter().chain(retired).chain(left), &path, database)
     }
 
