@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
             || self.scopes.iter().rev().enumerate().flat_map(|(depth, scope)| scope.iter().map(move |s| (depth, s)));
         let Some((depth, source)) = sources().find(|(_, source)| source.may_have(name)) else { return };
         let at = place(ident.span.start);
-        let is_owner = column.retired || self.conversations.primary_key.first() == Some(&column.name);
+        let is_owner = column.retired || self.conversations.primary_key.columns.first() == Some(&column.name);
         let in_list = depth == 0 && self.lists.contains(&at);
         // Where a query lists a column of its table, that is what it means; a key of the owner is worth a question.
         if in_list && !is_owner {
