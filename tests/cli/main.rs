@@ -13,6 +13,7 @@ mod owners;
 mod refused;
 mod report;
 mod rerun;
+mod seam;
 mod tables;
 mod transcript;
 mod update;

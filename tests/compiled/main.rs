@@ -383,7 +383,10 @@ fn write_binary(host: &Host) {
     let dependencies = "\n[dependencies]\nsqlx = \"0.8\"\nuuid = \"1\"\n";
     for (path, text) in [
         ("Cargo.toml", manifest("binary", "2021", dependencies).as_str()),
-        ("src/main.rs", &format!("{STRICT}\nmod accounts;\n\nfn main() {{\n    println!(\"{{}}\", accounts::NAME);\n}}\n")),
+        (
+            "src/main.rs",
+            &format!("{STRICT}\nmod accounts;\n\nfn main() {{\n    println!(\"{{}}\", accounts::NAME);\n}}\n"),
+        ),
         ("src/accounts/mod.rs", "pub mod scope;\n\npub const NAME: &str = \"accounts\";\n"),
         ("src/accounts/scope.rs", "use uuid::Uuid;\n\npub struct Scope {\n    pub user_id: Option<Uuid>,\n}\n"),
         (
