@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
+use crate::merge;
 use crate::names::ModulePath;
 use crate::options::Resolved;
 use crate::schema::Schema;
@@ -30,6 +31,10 @@ impl Recorded {
         let Some(text) = tree.read(Utf8Path::new(OPTIONS_FILE))? else {
             return Ok(Self::default());
         };
+        if merge::has_markers(&text) {
+            return Err(Failure::decision(format!("{OPTIONS_FILE} has the conflict markers of a merge"))
+                .help(format!("resolve them; if two branches both ran sagents, {AFTER_A_MERGE}")));
+        }
         toml::from_str(&text).map_err(|error: toml::de::Error| {
             let place = error.span().map_or_else(String::new, |span| format!(":{}", line_of(&text, span.start)));
             Failure::usage(format!("{OPTIONS_FILE}{place}: {}", error.message())).help(match meant(error.message()) {

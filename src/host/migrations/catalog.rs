@@ -93,21 +93,26 @@ impl Catalog {
         for text in &statements(sql, database) {
             if is_block(text) {
                 self.doubt(text);
-            } else if !is_definition(text) {
-                continue;
-            } else if let Some(statement) = unparsed(text, database) {
-                self.execute_unparsed(statement);
-            } else if let Some(statement) = parse(text, database) {
-                self.execute(statement);
-            } else if let Some(table) = salvage(text, database) {
-                let name = table.name.clone();
-                self.create(table);
-                if let Some(table) = self.existing_mut(&name) {
-                    table.is_complete = false;
-                }
-            } else {
-                self.doubt(text);
+            } else if is_definition(text) {
+                self.define(text);
             }
+        }
+    }
+
+    fn define(&mut self, text: &str) {
+        let database = self.database;
+        if let Some(statement) = unparsed(text, database) {
+            self.execute_unparsed(statement);
+        } else if let Some(statement) = parse(text, database) {
+            self.execute(statement);
+        } else if let Some(table) = salvage(text, database) {
+            let name = table.name.clone();
+            self.create(table);
+            if let Some(table) = self.existing_mut(&name) {
+                table.is_complete = false;
+            }
+        } else {
+            self.doubt(text);
         }
     }
 
