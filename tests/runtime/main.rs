@@ -3,6 +3,8 @@
 
 #![allow(clippy::missing_errors_doc, clippy::must_use_candidate, reason = "hosts decide on these for themselves")]
 
+#[deny(let_underscore_drop, unused_qualifications, unused_results, reason = "hosts deny them too")]
+#[deny(clippy::future_not_send, clippy::pedantic, clippy::unwrap_used, reason = "as above")]
 #[rustfmt::skip] // It is formatted as a host would.
 #[path = "../../templates/runtime/sagents.rs"]
 mod sagents;
