@@ -30,9 +30,11 @@ pub struct Host {
 }
 
 impl Host {
-    /// An empty directory.
+    /// An empty directory, in memory where the system has a place for that: nobody waits for a disk then.
     pub fn empty() -> Self {
-        let directory = tempfile::Builder::new().prefix("sagents-host-").tempdir().unwrap();
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() { memory.to_owned() } else { env::temp_dir() };
+        let directory = tempfile::Builder::new().prefix("sagents-host-").tempdir_in(place).unwrap();
         let root = directory.path().canonicalize().unwrap().join("host");
         fs::create_dir(&root).unwrap();
         Self { _directory: Some(directory), root }
