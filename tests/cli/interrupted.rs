@@ -5,14 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::ops::Deref;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Instant;
 
 use insta::assert_snapshot;
-use tempfile::TempDir;
 
 use crate::support::{Host, Run, manifest, sagents, unformatted};
 use crate::transcript::{anonymous, everything, outside};
@@ -59,19 +57,19 @@ fn a_forced_run_stopped_anywhere_leaves_the_old_project_or_the_new_one() {
 #[test]
 fn init_stopped_anywhere_leaves_nothing_or_the_new_package() {
     // It is written as into a library, so a part of the writes is enough.
-    Interruption::of(empty(), INIT).at_every(5);
+    Interruption::of(Host::empty(), INIT).at_every(5);
 }
 
 #[test]
 fn init_in_a_new_directory_stopped_anywhere_leaves_nothing_or_the_new_package() {
-    Interruption::of(empty(), &format!("{INIT} --path apps/new")).at_every_write();
+    Interruption::of(Host::empty(), &format!("{INIT} --path apps/new")).at_every_write();
 }
 
 #[test]
 fn a_write_that_fails_leaves_the_old_project_and_no_trace() {
     // One in some of a run with many files, every one of a run with few.
     Interruption::of(library(), PLAIN).fails_at_every(7);
-    Interruption::of(empty(), &format!("{INIT} --path apps/new")).fails_at_every(7);
+    Interruption::of(Host::empty(), &format!("{INIT} --path apps/new")).fails_at_every(7);
     Interruption::of(without_tests(), PLAIN).fails_at_every(1);
     removal().fails_at_every(1);
 }
@@ -110,14 +108,14 @@ fn an_interruption_whose_end_is_interrupted_is_ended_by_the_next_run() {
 
 /// A run that is interrupted: the project before it, its command line, and the project after it if nobody disturbs it.
 struct Interruption {
-    before: Scratch,
+    before: Host,
     line: String,
     old: Files,
     new: Files,
 }
 
 impl Interruption {
-    fn of(before: Scratch, line: &str) -> Self {
+    fn of(before: Host, line: &str) -> Self {
         let after = copy_of(&before);
         let run = run(&after, line);
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:?}");
@@ -208,7 +206,8 @@ fn assert_no_file_is_torn(stopped: &Files, old: &Files, new: &Files) {
 fn a_run_killed_at_any_moment_is_ended_by_the_next_one() {
     let interruption = Interruption::of(library(), PLAIN);
     let start = Instant::now();
-    run(&library(), PLAIN);
+    // A process takes longer than a call.
+    Run::of(&mut command(&library(), PLAIN));
     let duration = start.elapsed();
     for _ in 0..20 {
         let host = library();
@@ -254,7 +253,7 @@ fn a_dry_run_leaves_an_interrupted_run_alone() {
 }
 
 /// A host whose run was killed when all was staged and nothing in place yet.
-fn interrupted_while_committing() -> Scratch {
+fn interrupted_while_committing() -> Host {
     let host = library();
     let mut run = Stepped::start(&host, PLAIN);
     while run.is_about_to_write() {
@@ -323,7 +322,8 @@ fn a_full_disk_leaves_no_trace() {
 
 #[test]
 fn two_runs_at_once_both_succeed() {
-    for (host, line) in [(library(), PLAIN), (empty(), INIT), (empty(), &format!("{INIT} --path apps/new"))] {
+    for (host, line) in [(library(), PLAIN), (Host::empty(), INIT), (Host::empty(), &format!("{INIT} --path apps/new"))]
+    {
         let interruption = Interruption::of(host, line);
         let host = &interruption.before;
         let start = || command(host, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -449,33 +449,10 @@ impl Stepped {
     }
 }
 
-/// A host of its own, in memory where the system has a place for that: nobody waits for a disk then.
-struct Scratch {
-    host: Host,
-    _directory: TempDir,
-}
-
-impl Deref for Scratch {
-    type Target = Host;
-
-    fn deref(&self) -> &Host {
-        &self.host
-    }
-}
-
-fn empty() -> Scratch {
-    let memory = Path::new("/dev/shm");
-    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let directory = tempfile::Builder::new().prefix("sagents-host-").tempdir_in(place).unwrap();
-    let host = Host::at(directory.path().canonicalize().unwrap().join("host"));
-    fs::create_dir(host.root()).unwrap();
-    Scratch { host, _directory: directory }
-}
-
 /// A library whose root is a link to a file that not everybody may read. Its migrations are sequential, so that no
 /// file's name tells the time.
-fn library() -> Scratch {
-    let host = empty();
+fn library() -> Host {
+    let host = Host::empty();
     host.write("Cargo.toml", &manifest("my_app", "2024", ""));
     host.write("real/lib.rs", "");
     fs::set_permissions(host.root().join("real/lib.rs"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -486,7 +463,7 @@ fn library() -> Scratch {
 }
 
 /// A library that was generated into.
-fn with_tests() -> Scratch {
+fn with_tests() -> Host {
     let host = library();
     let run = run(&host, PLAIN);
     assert_eq!(run.code, 0, "{run:?}");
@@ -501,7 +478,7 @@ fn removal() -> Interruption {
 }
 
 /// A library that was generated into without tests; since then somebody changed the options.
-fn without_tests() -> Scratch {
+fn without_tests() -> Host {
     let host = library();
     let run = run(&host, &format!("{PLAIN} --no-tests"));
     assert_eq!(run.code, 0, "{run:?}");
@@ -509,8 +486,8 @@ fn without_tests() -> Scratch {
     host
 }
 
-fn copy_of(host: &Host) -> Scratch {
-    let copy = empty();
+fn copy_of(host: &Host) -> Host {
+    let copy = Host::empty();
     let status = Command::new("cp").arg("-a").arg(host.root().join(".")).arg(copy.root()).status().unwrap();
     assert!(status.success());
     copy

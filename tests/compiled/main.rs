@@ -20,7 +20,7 @@ use support::{FULL, Host, Run, manifest};
 fn a_new_package_passes_its_tests_and_runs_without_an_edit() {
     let compiled = Compiled::new("init");
     let host = &compiled.host;
-    host.generate("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init");
+    compiled.generate_by_program("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init");
     assert!(host.read("Cargo.toml").contains("name = \"my_app\""));
     compiled.prove();
 
@@ -347,7 +347,7 @@ fn hosts_on_postgres_pass_their_tests_without_a_warning() {
 #[ignore = "needs PostgreSQL: run scripts/test"]
 fn a_new_package_on_postgres_passes_its_tests_and_runs_without_an_edit() {
     let compiled = Compiled::with_server("init on postgres");
-    compiled.host.generate(
+    compiled.generate_by_program(
         "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --owner-id uuid --database postgres --init",
     );
     compiled.prove();
@@ -446,7 +446,13 @@ impl Compiled {
         Self { database: Some(postgres::Database::new()), ..Self::new(name) }
     }
 
-    /// Runs `sagents` in a directory below the host; it must succeed.
+    /// Runs the real program in the host; it must succeed.
+    fn generate_by_program(&self, args: &str) {
+        let run = self.host.program(args);
+        assert_eq!(run.code, 0, "{args}\n{}{}", run.stdout, run.stderr);
+    }
+
+    /// Calls `sagents` in a directory below the host; it must succeed.
     fn generate(&self, directory: &str, args: &str) {
         let run = self.host.sagents_in(directory, &args.split_whitespace().collect::<Vec<_>>());
         assert_eq!(run.code, 0, "{args}\n{}{}", run.stdout, run.stderr);

@@ -46,8 +46,7 @@ struct Paths {
 impl Paths {
     /// A project of every set.
     fn fresh(database: Database) -> Self {
-        let directory = tempfile::Builder::new().prefix("sagents-paths-").tempdir().unwrap();
-        let paths = Self { directory, database };
+        let paths = Self { directory: support::temporary("sagents-paths-"), database };
         in_parallel(SETS.iter().collect(), |set| paths.generate_fresh(set));
         paths
     }

@@ -32,7 +32,7 @@ pub struct Host {
 impl Host {
     /// An empty directory.
     pub fn empty() -> Self {
-        let directory = tempfile::Builder::new().prefix("sagents-host-").tempdir().unwrap();
+        let directory = temporary("sagents-host-");
         let root = directory.path().canonicalize().unwrap().join("host");
         fs::create_dir(&root).unwrap();
         Self { _directory: Some(directory), root }
@@ -119,6 +119,13 @@ impl Host {
 
 fn words(args: &str) -> Vec<&str> {
     args.split_whitespace().collect()
+}
+
+/// A new directory, in memory where the system has a place for that: nobody waits for a disk then.
+pub fn temporary(prefix: &str) -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_owned() } else { env::temp_dir() };
+    tempfile::Builder::new().prefix(prefix).tempdir_in(place).unwrap()
 }
 
 /// The program, without a terminal and without what the environment says of colours.
