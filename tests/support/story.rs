@@ -134,8 +134,13 @@ impl Notes {
     }
 
     /// Leaves out some lines of a step.
-    pub fn without(&mut self, step: &str, is_out: impl Fn(&str) -> bool) {
+    pub fn leave_out(&mut self, step: &str, is_out: impl Fn(&str) -> bool) {
         self.0.get_mut(step).unwrap().retain(|line| !is_out(line));
+    }
+
+    /// Adds the steps of another story.
+    pub fn add(&mut self, Self(steps): Self) {
+        self.0.extend(steps);
     }
 }
 
