@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
@@ -18,7 +19,10 @@ pub enum Real {
 /// An empty place of one's own there.
 pub struct Session<'a> {
     real: &'a Real,
+    /// Of the database, where it is a file.
     directory: TempDir,
+    /// Where there are schemas.
+    schema: String,
 }
 
 impl Real {
@@ -26,12 +30,10 @@ impl Real {
         Self::Postgres(postgres::Database::new())
     }
 
-    /// One at a time.
     pub fn open(&self) -> Session<'_> {
-        if let Self::Postgres(server) = self {
-            server.query("DROP SCHEMA IF EXISTS test CASCADE; CREATE SCHEMA test;");
-        }
-        Session { real: self, directory: tempfile::tempdir().unwrap() }
+        static SESSIONS: AtomicU32 = AtomicU32::new(0);
+        let schema = format!("session_{}", SESSIONS.fetch_add(1, Ordering::Relaxed));
+        Session { real: self, directory: tempfile::tempdir().unwrap(), schema }
     }
 }
 
@@ -41,7 +43,11 @@ impl Session<'_> {
         match self.real {
             Real::Sqlite => self.run_on_sqlite(script),
             Real::Postgres(server) => {
-                server.try_query(&format!("SET search_path TO test; SET client_min_messages TO warning;\n{script}"))
+                let schema = &self.schema;
+                server.try_query(&format!(
+                    "SET client_min_messages TO warning;\nCREATE SCHEMA IF NOT EXISTS {schema};\n\
+                     SET search_path TO {schema};\n{script}"
+                ))
             }
         }
     }
@@ -134,8 +140,13 @@ impl Notes {
     }
 
     /// Leaves out some lines of a step.
-    pub fn without(&mut self, step: &str, is_out: impl Fn(&str) -> bool) {
+    pub fn leave_out(&mut self, step: &str, is_out: impl Fn(&str) -> bool) {
         self.0.get_mut(step).unwrap().retain(|line| !is_out(line));
+    }
+
+    /// Adds the steps of another story.
+    pub fn add(&mut self, Self(steps): Self) {
+        self.0.extend(steps);
     }
 }
 
@@ -187,5 +198,5 @@ const POSTGRES_TABLE: &str = "
     SELECT conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
     WHERE conrelid = '\"{{ table }}\"'::regclass AND contype <> 'n'
     UNION ALL
-    SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = '\"{{ table }}\"'::regclass
+    SELECT replace(pg_get_indexdef(indexrelid), current_schema() || '.', '') FROM pg_index WHERE indrelid = '\"{{ table }}\"'::regclass
 ";

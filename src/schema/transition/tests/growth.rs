@@ -319,3 +319,38 @@ fn a_column_of_the_hosts_own_is_in_the_way_of_a_new_one() {
     help: rename or drop yours in a migration
     ");
 }
+
+/// Another table may have a column of that name, which is used.
+#[test]
+fn a_column_is_retired_in_its_table_alone() {
+    let mut newer = user();
+    newer.tables[2].columns.retain(|column| column.name != "metadata");
+    let there = changed(&user(), &newer, same_owner());
+    assert!(is_unchanged(&there, &newer, &same_owner()));
+    let mut renamed = tables("chat_", Some(("user_id", Kind::BigInteger, Some("users"))));
+    renamed.tables[2].columns.retain(|column| column.name != "metadata");
+    let renamed = changed(&there, &renamed, same_owner());
+    assert!(renamed.tables[0].columns.iter().all(|column| !column.retired), "{:?}", renamed.tables[0]);
+    assert_eq!(columns(&renamed.tables[2]).last(), Some(&"metadata"));
+    let back = changed(&there, &user(), same_owner());
+    assert_eq!(columns(&back.tables[2])[8..], ["metadata", "tool_call_id", "status", "inserted_at", "old_metadata"]);
+}
+
+/// PostgreSQL changes the type of no column that a view has.
+#[test]
+fn a_view_of_the_hosts_own_is_in_the_way_of_another_type() {
+    let mut newer = user();
+    newer.tables[2].columns[4].kind = Kind::BigInteger;
+    let transition = change(&user(), &newer, same_owner());
+    let refused = |database| {
+        let mut catalog = Catalog::new(database);
+        catalog.apply(&sql::create(&user(), database));
+        catalog.apply("CREATE VIEW items AS SELECT item FROM sagents_display_messages;");
+        transition.refuse_obstacles(&catalog, database)
+    };
+    refused(Database::Sqlite).unwrap();
+    insta::assert_snapshot!(refused(Database::Postgres).unwrap_err().to_string(), @"
+    the view `items` of your own needs the column `item` of `sagents_display_messages`, whose type changes
+    help: drop or redefine the view in a migration of your own, and run this again
+    ");
+}
