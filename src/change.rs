@@ -182,12 +182,16 @@ impl Comparison<'_> {
             match planned {
                 Planned::Generated { .. } if self.is_ejected(path) => {}
                 Planned::Generated { text, home } => {
-                    if self.settled(path, text, home, before.as_deref()).is_none() {
+                    let stays = match &before {
+                        Some(before) => self.settled(path, text, home, Some(before)).is_some(),
+                        None => !self.is_new(home, &self.base(path, home, None)?),
+                    };
+                    if !stays {
                         texts.push(text.clone());
                         texts.extend(self.versions(path, home, before)?);
                     }
                 }
-                Planned::Once(text) if !self.is_made(path, text, before.as_deref()) => texts.push(text.clone()),
+                Planned::Once(text) if self.is_wanted(path, text, before.as_deref()) => texts.push(text.clone()),
                 Planned::Once(_) | Planned::Edit { .. } | Planned::Migration(_) | Planned::Memory(_) => {}
             }
         }
@@ -222,12 +226,21 @@ impl Comparison<'_> {
         rendered.is_some_and(|rendered| rendered.left.is_some() && rendered.base == digest::of_text(text))
     }
 
-    /// Whether a file was created from this text and is still as it was then.
-    fn is_made(&self, path: &Utf8Path, text: &str, before: Option<&str>) -> bool {
-        let made = self.last.files.once.get(path);
-        made.zip(before).is_some_and(|(made, before)| {
-            made.file == digest::of_text(before) && made.text.as_ref() == Some(&digest::of_text(text))
-        })
+    /// Whether a generated file that is not there is created. One that was generated before was deleted by its owner.
+    fn is_new(&self, home: &ModulePath, base: &Base) -> bool {
+        *base == Base::Unknown || (self.plan.recreated && home == self.context)
+    }
+
+    /// Whether a file that is created once has to be written from this text. One that was deleted or edited since is the
+    /// host's.
+    fn is_wanted(&self, path: &Utf8Path, text: &str, before: Option<&str>) -> bool {
+        match (self.last.files.once.get(path), before) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(made), Some(before)) => {
+                made.file == digest::of_text(before) && made.text.as_ref() != Some(&digest::of_text(text))
+            }
+        }
     }
 
     /// A rendering as it is written.
@@ -265,9 +278,8 @@ impl Comparison<'_> {
             memory.base(home, path, text, left.clone());
             return Ok(stays(if left.edited { Action::Edited } else { Action::Unchanged }));
         }
-        let is_new = base == Base::Unknown || (self.plan.recreated && home == self.context);
         let Some(before) = &before else {
-            if !is_new {
+            if !self.is_new(home, &base) {
                 memory.keep(home, path);
                 return Ok(stays(Action::Deleted));
             }
@@ -355,21 +367,15 @@ impl Comparison<'_> {
     /// A file that was made once is brought up to date while nobody touched it.
     fn once(&self, path: &Utf8Path, text: &str, memory: &mut Memory) -> Result<Change> {
         let before = self.host.tree.read_disk(path)?;
-        let made = self.last.files.once.get(path);
-        if made.is_some() && before.is_none() {
-            return Ok(Change::new(path, Action::Deleted, None, String::new()));
+        if !self.is_wanted(path, text, before.as_deref()) {
+            let action = if before.is_some() { Action::Unchanged } else { Action::Deleted };
+            return Ok(Change::new(path, action, before.clone(), before.unwrap_or_default()));
         }
-        if let Some(before) = &before
-            && self.is_made(path, text, Some(before))
-        {
-            return Ok(Change::new(path, Action::Unchanged, Some(before.clone()), before.clone()));
-        }
-        let is_untouched = |before: &String| made.is_some_and(|made| made.file == digest::of_text(before));
-        let otherwise = if before.as_ref().is_some_and(is_untouched) { Action::Updated } else { Action::Unchanged };
+        // What is there already and was not made by an earlier run is the host's.
+        let is_made = self.last.files.once.contains_key(path);
+        let otherwise = if is_made { Action::Updated } else { Action::Unchanged };
         let change = self.owned(path, self.written(path, text)?, otherwise)?;
-        if change.writes() || made.is_none() {
-            memory.once(path, Made { file: digest::of_text(&change.after), text: Some(digest::of_text(text)) });
-        }
+        memory.once(path, Made { file: digest::of_text(&change.after), text: Some(digest::of_text(text)) });
         Ok(change)
     }
 

@@ -14,4 +14,5 @@ mod report;
 mod rerun;
 mod tables;
 mod transcript;
+mod up_to_date;
 mod update;
