@@ -46,13 +46,7 @@ fn main() {
     row("check", "cargo metadata", &rounds, |round| round.check, |round| round.metadata);
 }
 
-fn row(
-    name: &str,
-    reference: &str,
-    rounds: &[Round],
-    ours: impl Fn(&Round) -> Cost,
-    theirs: impl Fn(&Round) -> Cost,
-) {
+fn row(name: &str, reference: &str, rounds: &[Round], ours: impl Fn(&Round) -> Cost, theirs: impl Fn(&Round) -> Cost) {
     let columns = |part: fn(Cost) -> f64| {
         let ours = |round: &Round| part(ours(round));
         let theirs = |round: &Round| part(theirs(round));

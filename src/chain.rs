@@ -94,7 +94,7 @@ pub struct Scene<'a> {
 /// from those.
 pub fn read(scene: Scene, last: &Last) -> Result<Chain> {
     let (chain, missing) = locate(scene, &last.files)?;
-    let links = links(scene)?;
+    let links = links(scene);
     refuse_same_version(scene, &chain, &links)?;
     let Some(recorded) = &last.schema else {
         refuse_lost_schema(scene, &last.files, &chain, &links)?;
@@ -146,12 +146,9 @@ fn refuse_same_version(scene: Scene, chain: &Chain, links: &[(Utf8PathBuf, Link)
 
 /// The emitted migrations where they are now, and those that are nowhere.
 fn locate(scene: Scene, files: &Files) -> Result<(Chain, Vec<Utf8PathBuf>)> {
-    let mut here = Vec::new();
-    for name in &scene.found.files {
-        let path = scene.directory.join(name);
-        let text = scene.tree.read(&path)?.unwrap_or_default();
-        here.push((path, digest::of_text(&text)));
-    }
+    let scripts = scene.found.scripts.iter();
+    let here: Vec<_> =
+        scripts.map(|script| (scene.directory.join(&script.name), digest::of_text(&script.text))).collect();
     let mut chain = Chain::default();
     let mut missing = Vec::new();
     for Emitted { file, digest } in &files.migrations {
@@ -207,14 +204,14 @@ fn search(tree: &Tree, digest: &str) -> Result<Option<Utf8PathBuf>> {
 }
 
 /// The links of the context's migrations, in order, each with its script.
-fn links(scene: Scene) -> Result<Vec<(Utf8PathBuf, Link)>> {
+fn links(scene: Scene) -> Vec<(Utf8PathBuf, Link)> {
     let mut links = Vec::new();
-    for path in scene.found.files.iter().map(|name| scene.directory.join(name)).filter(|path| !is_down(path)) {
-        let text = scene.tree.read(&path)?.unwrap_or_default();
-        let own = Link::all(&text).filter(|link| link.context == scene.context.key());
+    for script in &scene.found.scripts {
+        let path = scene.directory.join(&script.name);
+        let own = Link::all(&script.text).filter(|link| link.context == scene.context.key() && !is_down(&path));
         links.extend(own.map(|link| (path.clone(), link)));
     }
-    Ok(links)
+    links
 }
 
 /// Whether the migrations, all of them, make the tables of a schema. What the host added to them does not matter.

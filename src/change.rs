@@ -483,14 +483,15 @@ impl<'a> Memory<'a> {
         let files = Files {
             schema: Some(plan.schema.clone()),
             tables: plan.tables.clone(),
+            attributes: false,
             once: last.files.once.clone(),
             generated: BTreeMap::new(),
             conflicts: BTreeMap::new(),
             scope: plan.scope.clone(),
             migrations: plan.emitted.clone(),
         };
-        let homes =
-            vec![(context.clone(), files, BTreeMap::new()), (ModulePath::runtime(), Files::default(), BTreeMap::new())];
+        let runtime = Files { attributes: true, ..Files::default() };
+        let homes = vec![(context.clone(), files, BTreeMap::new()), (ModulePath::runtime(), runtime, BTreeMap::new())];
         Self { last, homes }
     }
 

@@ -19,6 +19,7 @@ mod memory;
 mod merge;
 mod names;
 mod next;
+mod note;
 mod options;
 mod plan;
 mod report;

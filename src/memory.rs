@@ -118,6 +118,9 @@ pub struct Files {
     /// What the newest emitted migration calls the tables that it leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tables: Option<String>,
+    /// `.gitattributes` got its line. Only the runtime's list, which all contexts share, has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attributes: bool,
     /// Created once, and the host's as soon as they are changed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub once: BTreeMap<Utf8PathBuf, Made>,

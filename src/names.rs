@@ -107,11 +107,6 @@ impl ModulePath {
         Self(vec![Name(RUNTIME.to_owned())])
     }
 
-    /// The runtime's module that has files of its own below it.
-    pub fn sessions() -> Self {
-        Self(vec![Name(RUNTIME.to_owned()), Name("session".to_owned())])
-    }
-
     pub fn of(names: impl IntoIterator<Item = Name>) -> Self {
         Self(names.into_iter().collect())
     }

@@ -105,7 +105,7 @@ impl Words {
             wire: _,
             sqlx_name: _,
             backfill: _,
-            catalog: _,
+            found: _,
             notes: _,
         } = options;
         let table = |suffix: &str| database.quote(&format!("{}{suffix}", prefix.as_str()));
@@ -391,26 +391,39 @@ struct Main<'a> {
     migrations: String,
 }
 
-/// The files of a module below its directory, and the module itself first.
+/// The module itself, without a name, and the modules below it: `scope`, `store`, `store/messages`.
 pub type Files = Vec<(Option<&'static str>, String)>;
 
 macro_rules! plain {
-    ($directory:literal, $module:literal, $($name:literal),*) => {
+    ($module:literal, $($name:literal),*) => {
         vec![
             (None, include_str!(concat!("../templates/runtime/", $module, ".rs")).to_owned()),
-            $((Some($name), include_str!(concat!("../templates/runtime/", $directory, $name, ".rs")).to_owned()),)*
+            $((Some($name), include_str!(concat!("../templates/runtime/", $name, ".rs")).to_owned()),)*
         ]
     };
 }
 
 /// The agent runtime, which is the same in every host: plain Rust that this package tests in place.
 pub fn runtime() -> Files {
-    plain!("", "sagents", "display", "json", "message", "persistence", "runtime", "serializer", "state", "todo")
-}
-
-/// The module `session` of the runtime.
-pub fn sessions() -> Files {
-    plain!("session/", "session", "coordinator", "event", "handle", "keeper", "ledger", "options", "registry")
+    plain!(
+        "sagents",
+        "display",
+        "json",
+        "message",
+        "persistence",
+        "runtime",
+        "serializer",
+        "session",
+        "session/coordinator",
+        "session/event",
+        "session/handle",
+        "session/keeper",
+        "session/ledger",
+        "session/options",
+        "session/registry",
+        "state",
+        "todo"
+    )
 }
 
 /// A context.

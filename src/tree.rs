@@ -29,8 +29,8 @@ impl Tree {
         Self { root: root.into(), overlay: BTreeMap::new(), pending: BTreeMap::new() }
     }
 
-    /// Lays a file over the disk: it reads as if it were already there.
-    pub fn lay(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<String>) {
+    /// Puts a file over the disk: it reads as if it were already there.
+    pub fn overlay(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<String>) {
         self.overlay.insert(path.into(), text.into());
     }
 
@@ -82,7 +82,7 @@ impl Tree {
         self.kind(path) == Kind::File
     }
 
-    /// The names in a directory, sorted; none if there is no such directory. Laid files are not listed, nor are names
+    /// The names in a directory, sorted; none if there is no such directory. Files of the overlay are not listed, nor are names
     /// that are not UTF-8: no module and no migration has one.
     pub fn list(&self, path: &Utf8Path) -> Result<Vec<String>> {
         let entries = match std::fs::read_dir(self.root.join(path)) {

@@ -8,9 +8,10 @@ use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
-use crate::host::migrations::{Migrations, Table};
+use crate::host::migrations::{Catalog, Table};
 use crate::host::source::{self, Access, IdType, Lookup, Seen, Step};
 use crate::names::{ModulePath, Name, TypePath, plural};
+use crate::note::Note;
 use crate::schema;
 
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub(super) struct Inquiry<'a> {
     pub(super) scope: &'a TypePath,
     pub(super) given: &'a Given,
     pub(super) host: &'a Host,
-    pub(super) migrations: &'a Migrations,
+    pub(super) catalog: &'a Catalog,
     pub(super) directory: &'a Utf8Path,
 }
 
@@ -43,7 +44,7 @@ impl Inquiry<'_> {
         noun: &str,
         database: Database,
         lookup: &Lookup,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Result<Owner> {
         let noun = Name::parse_plain("--owner-type", noun)?;
         let field = match &self.given.owner_field {
@@ -71,12 +72,11 @@ impl Inquiry<'_> {
                 return Err(self.wrong_type(&access, seen, id, declared.map(|(table, _)| table)));
             }
             Some(_) => {}
-            None => notes.push(format!(
-                "The type of `{}` in {} cannot be seen; it is taken to be {}.",
-                access.shown(),
-                self.scope.rust(),
-                rust_type(id)
-            )),
+            None => notes.push(Note::AssumedType {
+                path: access.shown(),
+                scope: self.scope.rust(),
+                rust_type: rust_type(id),
+            }),
         }
         let link = self.link(&noun, module.clone())?;
         Ok(Owner { noun, field, id, storage, table: table.map(|(table, _)| table), access, module, link })
@@ -125,7 +125,7 @@ impl Inquiry<'_> {
         noun: &Name,
         module: Option<&TypePath>,
         database: Database,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Result<Option<(OwnerTable, Option<String>)>> {
         match self.given.owner_table.as_deref() {
             Some("none") => Ok(None),
@@ -139,11 +139,11 @@ impl Inquiry<'_> {
         &self,
         name: &str,
         database: Database,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Result<(OwnerTable, Option<String>)> {
         check_table(name)?;
         refuse_temporary(name, database)?;
-        let catalog = &self.migrations.catalog;
+        let catalog = self.catalog;
         let named = OwnerTable::named(name, database);
         if let Some(table) = catalog.find(&named.place(database)) {
             let (found, declared) = key_of(table)?;
@@ -155,10 +155,7 @@ impl Inquiry<'_> {
             let what = format!("a name without a schema is looked for in `{default}`, and `{name}` is not there");
             return Err(self.ambiguous(&what, &elsewhere, database));
         }
-        notes.push(format!(
-            "{} has no table `{name}`; its key is taken to be `id`. The migration needs it to be there.",
-            self.directory
-        ));
+        notes.push(Note::UnknownTable { migrations: self.directory.to_owned(), table: name.to_owned() });
         Ok((named, None))
     }
 
@@ -167,7 +164,7 @@ impl Inquiry<'_> {
         noun: &Name,
         module: Option<&TypePath>,
         database: Database,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Result<Option<(OwnerTable, Option<String>)>> {
         let nouns = [Some(noun.as_str().to_owned()), module.map(|module| heck::AsSnakeCase(&module.name).to_string())];
         let mut candidates: Vec<String> = Vec::new();
@@ -178,13 +175,9 @@ impl Inquiry<'_> {
                 }
             }
         }
-        let found: Vec<_> = candidates.iter().flat_map(|name| self.migrations.catalog.named(name)).collect();
+        let found: Vec<_> = candidates.iter().flat_map(|name| self.catalog.named(name)).collect();
         let Some((first, others)) = found.split_first() else {
-            notes.push(format!(
-                "Conversations have no foreign key to their owner, because {} has no table {}. `--owner-table` names another one, or `none`.",
-                self.directory,
-                list(&candidates, " or ")
-            ));
+            notes.push(Note::NoForeignKey { migrations: self.directory.to_owned(), tables: candidates });
             return Ok(None);
         };
         if others.iter().any(|other| competes(other, first)) {

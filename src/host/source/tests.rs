@@ -7,7 +7,7 @@ const CONTEXT: &str = "conversations";
 fn tree(files: &[(&str, &str)]) -> Tree {
     let mut tree = Tree::new("/nonexistent");
     for (path, text) in files {
-        tree.lay(*path, *text);
+        tree.overlay(*path, *text);
     }
     tree
 }
