@@ -1,4 +1,4 @@
-//! The chain of migrations that were emitted for a context, as they stand in the host now. A migration is known by its
+//! The chain of migrations that were emitted for a context, as they are in the host now. A migration is known by its
 //! content, wherever it was moved and however it was renumbered; its first line names the tables that it starts from and
 //! those that it leads to. A recorded schema counts only at the end of its chain.
 
@@ -12,7 +12,7 @@ use crate::host::migrations::Migrations;
 use crate::memory::{self, AFTER_A_MERGE, Emitted, Files, Last, RecordedSchema};
 use crate::names::ModulePath;
 use crate::schema::Schema;
-use crate::tree::{Kind, Tree};
+use crate::tree::{FileKind, Tree};
 
 /// The emitted migrations, where they are now.
 #[derive(Debug, Default)]
@@ -171,7 +171,7 @@ fn locate(scene: Scene, files: &Files) -> Result<(Chain, Vec<Utf8PathBuf>)> {
     {
         let directory = elsewhere.parent().unwrap_or(Utf8Path::new(""));
         return Err(Failure::decision(format!("{file} was moved to {elsewhere}"))
-            .help(format!("say where the migrations are: `--migrations {directory}`")));
+            .help(format!("name the directory: `--migrations {directory}`")));
     }
     Ok((chain, missing.into_iter().map(|(file, _)| file.clone()).collect()))
 }
@@ -188,15 +188,16 @@ fn search(tree: &Tree, digest: &str) -> Result<Option<Utf8PathBuf>> {
         for name in tree.list(&directory)? {
             let path = directory.join(&name);
             match tree.kind(&path) {
-                Kind::Directory if name.starts_with('.') || ["target", "node_modules"].contains(&name.as_str()) => {}
-                Kind::Directory => directories.push(path),
-                Kind::File if path.extension() == Some("sql") => {
+                FileKind::Directory if name.starts_with('.') || ["target", "node_modules"].contains(&name.as_str()) => {
+                }
+                FileKind::Directory => directories.push(path),
+                FileKind::File if path.extension() == Some("sql") => {
                     // What is not text is not ours.
                     if tree.read(&path).is_ok_and(|text| text.is_some_and(|text| digest::of_text(&text) == digest)) {
                         return Ok(Some(path));
                     }
                 }
-                Kind::File | Kind::Missing => {}
+                FileKind::File | FileKind::Missing => {}
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::note::Note;
 use crate::options::{self, Dropped, Options, Resolved};
 use crate::plan::{self, Plan, Start, Unwired};
 
-/// What somebody asks for: a context, and what they say about it now.
+/// A context, and the options that are given for it now.
 #[derive(Debug)]
 pub struct Request<'a> {
     pub context: ModulePath,
@@ -41,7 +41,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What a request would change, with all that a report says of it.
+/// What a request would change, with everything that its report needs.
 #[derive(Debug)]
 pub struct Generation {
     pub resolved: Resolved,

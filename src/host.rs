@@ -100,7 +100,7 @@ impl Host {
         }
         Ok(Self {
             manifest: Manifest::parse(Utf8Path::new("Cargo.toml"), &overlay[0].1, None, None)?,
-            krate: Crate { root: "src/lib.rs".into(), library: true, style: modules::Style::Flat },
+            krate: Crate { root: "src/lib.rs".into(), library: true, style: modules::ModuleStyle::Flat },
             package,
             edition: EDITION.to_owned(),
             runs: true,

@@ -1,4 +1,4 @@
-//! `sagents`: README.md says what it does, ARCHITECTURE.md how the modules of this crate work together.
+//! `sagents`: README.md describes what it does, ARCHITECTURE.md how the modules of this crate work together.
 
 mod apply;
 mod chain;
@@ -14,6 +14,7 @@ mod generation;
 mod given;
 mod host;
 mod journal;
+mod key;
 mod lock;
 mod memory;
 mod merge;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::cli::{Cli, Command, Generator};
-use crate::commands::{Ending, check, diff, generate, list, update};
+use crate::commands::{Ending, check, diff, list, persistence, update};
 use crate::failure::{Exit, Failure, Result};
 
 /// Runs a command line, the program's name first.
@@ -52,7 +53,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         }
     };
     match cli.command {
-        Command::Gen(Generator::Persistence(args)) => end(args.json, generate::run(&args)),
+        Command::Gen(Generator::Persistence(args)) => end(args.run.json, persistence::run(&args)),
         Command::Update(args) => end(args.json, update::run(&args)),
         Command::Check(args) => end(args.json, check::run(&args)),
         Command::Diff(args) => end(args.json, diff::run(&args)),

@@ -222,7 +222,7 @@ impl From<Rendered> for RenderedForm {
     }
 }
 
-/// A merge that somebody has to finish. When they have, what was merged in is the base.
+/// A merge that a person has to finish. Once it is finished, what was merged in is the base.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conflict {

@@ -298,7 +298,7 @@ impl<'a> Path<'a> {
         let (first, rest) = (self.segments[0], &self.segments[1..]);
         let text = self.text;
         if let Some(outside) = self.segments.iter().find(|segment| matches!(**segment, "super" | "self" | "Self")) {
-            return Err(Failure::usage(format!("{what}: what `{outside}` stands for depends on where it is read"))
+            return Err(Failure::usage(format!("{what}: what `{outside}` means depends on where it is read"))
                 .help(format!("start at the crate's root: `crate::…` or `{}.…`", krate.to_upper_camel_case())));
         }
         match self.notation {
@@ -355,7 +355,7 @@ pub fn show(odd: char) -> String {
 fn keyword_failure(what: &str, keyword: &str) -> Failure {
     let noun = match keyword {
         "self" | "Self" | "super" | "crate" => {
-            return Failure::usage(format!("{what}: `{keyword}` stands for a place, it is not a name"))
+            return Failure::usage(format!("{what}: `{keyword}` is a place, not a name"))
                 .help("give a name of your own");
         }
         other => plural(other),

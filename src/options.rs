@@ -1,12 +1,12 @@
 //! Every rule about input. What a person gave, what was recorded and what the host shows become [`Options`], in which
-//! nothing is left to default and nothing can be wrong; nobody past this room sees a clap type.
+//! nothing is left to default and everything is valid; no later module sees a clap type.
 
 mod key;
 mod owner;
 mod rerun;
 mod reserved;
 
-pub use self::key::{OwnerTable, Storage};
+pub use self::key::OwnerTable;
 pub use self::owner::Owner;
 pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference};
 pub use self::reserved::RESERVED_TYPES;
@@ -85,7 +85,7 @@ impl Options {
             ejected: _,
         } = given;
         let scope = scope.as_deref().ok_or_else(|| {
-            Failure::usage("--scope is missing: the type that says who is asking")
+            Failure::usage("--scope is missing: the type that holds who is asking")
                 .help("add it, for example `--scope MyApp.Accounts.Scope`; it is created if it does not exist")
         })?;
         let scope = TypePath::parse("--scope", scope, &host.package, &host.manifest.dependency_crates())?;
@@ -99,7 +99,7 @@ impl Options {
         refuse_mixed_migrations(migrations.as_deref(), &directory, database, &sqlx, host)?;
         let found = migrations::read(&host.tree, &directory, database)?;
         let mut catalog = found.catalog.clone();
-        // The tables of the context itself are nobody's owner, even if one is called so.
+        // The tables of the context itself are not the owner's, even if one has its name.
         for table in schema::schema(&prefix, None).tables {
             let is_owner = |owner: &str| {
                 let owner = OwnerTable::named(owner, database).place(database);
@@ -164,7 +164,7 @@ impl Options {
     pub fn owner_column(&self) -> Option<OwnerColumn> {
         self.owner.as_ref().map(|owner| OwnerColumn {
             name: owner.field.as_str().to_owned(),
-            kind: owner.storage.kind(),
+            kind: owner.key.column(),
             references: owner.table.clone().map(|table| OwnerKey {
                 schema: table.schema,
                 table: table.name,
@@ -181,7 +181,7 @@ impl Options {
             scope: self.scope.rust(),
             owner_type: owner.map_or("none".to_owned(), |owner| owner.noun.to_string()),
             owner_field: owner.map(|owner| owner.field.to_string()),
-            owner_id: owner.map(|owner| key::id_name(owner.id).to_owned()),
+            owner_id: owner.map(|owner| owner.key.name().to_owned()),
             owner_table: owner.map(|owner| owner.table.as_ref().map_or("none".to_owned(), OwnerTable::shown)),
             owner_key: owner.and_then(|owner| owner.table.as_ref().map(|table| table.key.clone())),
             owner_module: owner.and_then(|owner| owner.module.as_ref().map(TypePath::rust)),
@@ -196,7 +196,7 @@ impl Options {
     }
 }
 
-/// A scope type that the generator made and nobody touched since is as good as absent: it is made anew.
+/// A scope type that the generator made and that has no edits counts as absent: it is made again.
 fn is_untouched(lookup: &Lookup, scope: &TypePath, last: &Last, host: &Host) -> Result<bool> {
     let (Lookup::Found(definition), Some(created)) = (lookup, &last.files.scope) else { return Ok(false) };
     if definition.file != created.file {
@@ -319,7 +319,7 @@ fn choose_database(given: Option<&str>, sqlx: &Sqlx) -> Result<Database> {
     match given {
         Some(name) => Database::parse(name),
         None if sqlx.sqlite && sqlx.postgres => Err(Failure::decision("sqlx is used with several databases here")
-            .help("say which one with `--database sqlite` or `--database postgres`")),
+            .help("choose one with `--database sqlite` or `--database postgres`")),
         None if sqlx.mysql && !sqlx.sqlite && !sqlx.postgres => {
             Err(Failure::decision("sqlx is used with MySQL here, and this version generates for SQLite and PostgreSQL")
                 .help("`--database sqlite` or `--database postgres` adds one beside it"))

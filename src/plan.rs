@@ -42,7 +42,7 @@ pub struct Plan {
     pub tables: Option<String>,
     /// The digest of the recorded schema.
     pub schema: String,
-    /// The migration is for empty tables only: nothing says who the new owners are.
+    /// The migration is for empty tables only: the new owners are not known.
     pub lacks_backfill: bool,
     /// The columns of former owners, which are still there.
     pub former_owners: Vec<String>,

@@ -166,9 +166,10 @@ impl<'a> Written<'a> {
     /// Nothing if it is not a first run, or nothing is written.
     fn of(changes: &[Change], read_first: &'a [Utf8PathBuf]) -> Option<Self> {
         let written: Vec<_> = changes.iter().filter(|change| !change.memory && change.writes()).collect();
-        let lines = written.iter().map(|change| match change.action {
-            Action::Updated => change.added.len(),
-            _ => change.after.lines().count(),
+        let count = |text: &str| text.lines().count();
+        let lines = written.iter().map(|change| {
+            let before = change.before.as_deref().map_or(0, count);
+            count(&change.after).saturating_sub(before)
         });
         let is_shown = !read_first.is_empty() && !written.is_empty();
         is_shown.then(|| Self { files: written.len(), lines: lines.sum(), read_first })
@@ -280,10 +281,10 @@ impl<'a> FailureJson<'a> {
 
 /// The question that is asked on a terminal when `--scope` is missing.
 pub fn ask_scope(default: &str) -> String {
-    format!("{BOLD}Scope type, which says who is asking{BOLD:#} [{default}]: ")
+    format!("{BOLD}Scope type, which holds who is asking{BOLD:#} [{default}]: ")
 }
 
-/// A file that nobody has to think of is not shown.
+/// A file that needs no attention is not shown.
 fn shows(change: &Change) -> bool {
     !change.memory && !matches!(change.action, Action::Unchanged | Action::Edited | Action::Ejected)
 }

@@ -4,8 +4,9 @@ use askama::Template;
 use camino::Utf8PathBuf;
 
 use crate::database::{Database, Dialect};
-use crate::host::source::{Access, IdType, Seen};
-use crate::options::{Options, Owner, RESERVED_TYPES, Storage};
+use crate::host::source::{Access, Seen};
+use crate::key::KeyType;
+use crate::options::{Options, Owner, RESERVED_TYPES};
 
 /// How generated tests make the tables.
 #[derive(Debug)]
@@ -133,7 +134,7 @@ impl Words {
             scope_import: (!hidden).then(|| scope.rust()),
             scope_public: outside(scope.rust()),
             scope_example: match owner {
-                Some(owner) => format!(r#"{{"type": "{}", "id": {}}}"#, owner.noun, example(owner.id)),
+                Some(owner) => format!(r#"{{"type": "{}", "id": {}}}"#, owner.noun, example(owner.key)),
                 None => r#"{"type": "none"}"#.to_owned(),
             },
             owner: owner.as_ref().map(|owner| OwnerWords::new(owner, *database)),
@@ -171,18 +172,18 @@ impl Words {
 
 impl OwnerWords {
     fn new(owner: &Owner, database: Database) -> Self {
-        let Owner { noun, field, id, storage, table: _, access, module: _, link } = owner;
+        let Owner { noun, field, key, table: _, access, module: _, link } = owner;
         let field = field.as_str();
-        let (read, value) = read_owner(access, *id);
+        let (read, value) = read_owner(access, *key);
         let optional = access.steps.iter().any(|step| step.optional);
-        let rust_type = rust_type(*id);
-        let key_type = match (storage, database) {
-            (Storage::UuidText, Database::Sqlite) => "uuid::fmt::Hyphenated",
-            (Storage::UuidText, Database::Postgres) => "String",
+        let rust_type = key.rust_type();
+        let key_type = match (key, database) {
+            (KeyType::UuidText, Database::Sqlite) => "uuid::fmt::Hyphenated",
+            (KeyType::UuidText, Database::Postgres) => "String",
             _ => rust_type,
         };
-        let row_attribute = match storage {
-            Storage::UuidText => format!("#[sqlx(try_from = \"{key_type}\")]\n"),
+        let row_attribute = match key {
+            KeyType::UuidText => format!("#[sqlx(try_from = \"{key_type}\")]\n"),
             _ => String::new(),
         };
         Self {
@@ -197,42 +198,42 @@ impl OwnerWords {
                 Database::Postgres => String::new(),
             },
             row_attribute,
-            from_row: match storage {
-                Storage::UuidText => format!(
+            from_row: match key {
+                KeyType::UuidText => format!(
                     "Uuid::try_parse(row.try_get(\"{field}\")?).map_err(|error| sqlx::Error::Decode(error.into()))?"
                 ),
                 _ => format!("row.try_get(\"{field}\")?"),
             },
-            bound_type: if *id == IdType::Text { "&str" } else { key_type },
-            bound: match (storage, database) {
-                (Storage::Text, _) => format!("&self.{field}"),
-                (Storage::UuidText, Database::Sqlite) => format!("self.{field}.hyphenated()"),
-                (Storage::UuidText, Database::Postgres) => format!("self.{field}.to_string()"),
-                (Storage::Integer | Storage::Uuid, _) => format!("self.{field}"),
+            bound_type: if *key == KeyType::Text { "&str" } else { key_type },
+            bound: match (key, database) {
+                (KeyType::Text, _) => format!("&self.{field}"),
+                (KeyType::UuidText, Database::Sqlite) => format!("self.{field}.hyphenated()"),
+                (KeyType::UuidText, Database::Postgres) => format!("self.{field}.to_string()"),
+                (KeyType::Integer | KeyType::Uuid, _) => format!("self.{field}"),
             },
-            least: match (storage, database) {
-                (Storage::Integer, _) => "i64::MIN",
-                (Storage::Text, _) | (Storage::UuidText, Database::Postgres) => "String::new()",
-                (Storage::Uuid, _) => "Uuid::nil()",
-                (Storage::UuidText, Database::Sqlite) => "Uuid::nil().hyphenated()",
+            least: match (key, database) {
+                (KeyType::Integer, _) => "i64::MIN",
+                (KeyType::Text, _) | (KeyType::UuidText, Database::Postgres) => "String::new()",
+                (KeyType::Uuid, _) => "Uuid::nil()",
+                (KeyType::UuidText, Database::Sqlite) => "Uuid::nil().hyphenated()",
             },
             borrow: if key_type == "String" { "&" } else { "" },
-            uses_uuid: *id == IdType::Uuid,
+            uses_uuid: matches!(key, KeyType::Uuid | KeyType::UuidText),
             super_imports: if optional { "{Error, Result}" } else { "Result" },
             read,
             read_value: value,
-            new_type: if *id == IdType::Text { "impl Into<String>" } else { rust_type },
-            new_field: if *id == IdType::Text { format!("{field}: {field}.into()") } else { field.to_owned() },
-            test_type: if *id == IdType::Text { "&str" } else { rust_type },
-            alice: match id {
-                IdType::I64 => "1",
-                IdType::Uuid => "Uuid::from_u128(1)",
-                IdType::Text => "\"alice\"",
+            new_type: if *key == KeyType::Text { "impl Into<String>" } else { rust_type },
+            new_field: if *key == KeyType::Text { format!("{field}: {field}.into()") } else { field.to_owned() },
+            test_type: if *key == KeyType::Text { "&str" } else { rust_type },
+            alice: match key {
+                KeyType::Integer => "1",
+                KeyType::Uuid | KeyType::UuidText => "Uuid::from_u128(1)",
+                KeyType::Text => "\"alice\"",
             },
-            bob: match id {
-                IdType::I64 => "2",
-                IdType::Uuid => "Uuid::from_u128(2)",
-                IdType::Text => "\"bob\"",
+            bob: match key {
+                KeyType::Integer => "2",
+                KeyType::Uuid | KeyType::UuidText => "Uuid::from_u128(2)",
+                KeyType::Text => "\"bob\"",
             },
         }
     }
@@ -240,7 +241,7 @@ impl OwnerWords {
 
 /// The statements that read an owner's id from `self`, and the expression of the id. What is absent on the way ends the
 /// call with `NoOwner`.
-fn read_owner(access: &Access, id: IdType) -> (Vec<String>, String) {
+fn read_owner(access: &Access, key: KeyType) -> (Vec<String>, String) {
     let (last, way) = access.steps.split_last().expect("an access has at least one step");
     let is_call = |text: &str| text.ends_with("()");
     let mut statements = Vec::new();
@@ -257,10 +258,10 @@ fn read_owner(access: &Access, id: IdType) -> (Vec<String>, String) {
     }
     place = format!("{place}.{}", last.text);
     let call = is_call(&last.text);
-    let assumed = match id {
-        IdType::I64 => Seen::I64,
-        IdType::Uuid => Seen::Uuid,
-        IdType::Text => Seen::String,
+    let assumed = match key {
+        KeyType::Integer => Seen::I64,
+        KeyType::Uuid | KeyType::UuidText => Seen::Uuid,
+        KeyType::Text => Seen::String,
     };
     let seen = access.id.as_ref().unwrap_or(&assumed);
     if last.optional {
@@ -291,19 +292,11 @@ fn convert(place: &str, seen: &Seen, owned: bool) -> String {
     }
 }
 
-pub fn rust_type(id: IdType) -> &'static str {
-    match id {
-        IdType::I64 => "i64",
-        IdType::Uuid => "Uuid",
-        IdType::Text => "String",
-    }
-}
-
-fn example(id: IdType) -> &'static str {
-    match id {
-        IdType::I64 => "123",
-        IdType::Uuid => r#""01890a5d-…""#,
-        IdType::Text => r#""alice""#,
+fn example(key: KeyType) -> &'static str {
+    match key {
+        KeyType::Integer => "123",
+        KeyType::Uuid | KeyType::UuidText => r#""01890a5d-…""#,
+        KeyType::Text => r#""alice""#,
     }
 }
 
@@ -457,16 +450,16 @@ pub fn main(options: &Options, words: &Words, package: &str) -> String {
     let scope_type = if taken { &words.scope_public } else { name };
     let scope = match &options.owner {
         Some(owner) => {
-            let id = match owner.id {
-                IdType::I64 => "1",
-                IdType::Uuid => "Uuid::from_u128(1)",
-                IdType::Text => "\"alice\".to_owned()",
+            let id = match owner.key {
+                KeyType::Integer => "1",
+                KeyType::Uuid | KeyType::UuidText => "Uuid::from_u128(1)",
+                KeyType::Text => "\"alice\".to_owned()",
             };
             format!("{scope_type} {{ {}: {id} }}", owner.field)
         }
         None => scope_type.clone(),
     };
-    let uses_uuid = options.owner.as_ref().is_some_and(|owner| owner.id == IdType::Uuid);
+    let uses_uuid = options.owner.as_ref().is_some_and(|owner| matches!(owner.key, KeyType::Uuid | KeyType::UuidText));
     let migrations = match options.migrations.as_str() {
         "migrations" => String::new(),
         other => format!("\"./{other}\""),
@@ -498,7 +491,11 @@ pub fn scope_type(options: &Options, public: bool) -> String {
     match &options.owner {
         Some(owner) => {
             let noun = &owner.noun;
-            let ty = if owner.id == IdType::Uuid { "uuid::Uuid" } else { rust_type(owner.id) };
+            let ty = if matches!(owner.key, KeyType::Uuid | KeyType::UuidText) {
+                "uuid::Uuid"
+            } else {
+                owner.key.rust_type()
+            };
             format!(
                 "/// On whose behalf a call is made. What belongs to the {noun} is reached through one.\n\
                  #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
@@ -518,7 +515,7 @@ fn stand_in(owner: &Owner, database: Database) -> Option<StandIn> {
     let schema = table.schema.as_ref().map(|schema| database.quote(schema));
     let name = schema.as_ref().map_or_else(|| name.clone(), |schema| format!("{schema}.{name}"));
     let make_schema = schema.map(|schema| format!("CREATE SCHEMA IF NOT EXISTS {schema}; ")).unwrap_or_default();
-    let kind = database.column_type(owner.storage.kind());
+    let kind = database.column_type(owner.key.column());
     Some(StandIn {
         create: format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY)"),
         insert: format!("INSERT INTO {name} ({key}) VALUES ($0)"),
@@ -570,24 +567,24 @@ mod tests {
     #[test]
     fn an_owner_is_read_through_whatever_is_on_the_way() {
         let cases = [
-            (access(&[("user", false), ("id", false)], Seen::I64), IdType::I64, "", "self.user.id"),
+            (access(&[("user", false), ("id", false)], Seen::I64), KeyType::Integer, "", "self.user.id"),
             (
                 access(&[("user", true), ("id", false)], Seen::SmallInt),
-                IdType::I64,
+                KeyType::Integer,
                 "let user = self.user.as_ref().ok_or(Error::NoOwner)?;",
                 "i64::from(user.id)",
             ),
             (
                 access(&[("user_id", true)], Seen::String),
-                IdType::Text,
+                KeyType::Text,
                 "",
                 "self.user_id.clone().ok_or(Error::NoOwner)?",
             ),
-            (access(&[("user_id()", false)], Seen::Str), IdType::Text, "", "self.user_id().to_string()"),
-            (access(&[("id()", false)], Seen::Ref(Box::new(Seen::Uuid))), IdType::Uuid, "", "*self.id()"),
+            (access(&[("user_id()", false)], Seen::Str), KeyType::Text, "", "self.user_id().to_string()"),
+            (access(&[("id()", false)], Seen::Ref(Box::new(Seen::Uuid))), KeyType::Uuid, "", "*self.id()"),
             (
                 access(&[("user()", true), ("id", false)], Seen::Uuid),
-                IdType::Uuid,
+                KeyType::Uuid,
                 "let user = self.user().ok_or(Error::NoOwner)?;",
                 "user.id",
             ),

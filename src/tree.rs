@@ -18,7 +18,7 @@ pub struct Tree {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     Missing,
     File,
     Directory,
@@ -63,23 +63,23 @@ impl Tree {
         }
     }
 
-    pub fn kind(&self, path: &Utf8Path) -> Kind {
+    pub fn kind(&self, path: &Utf8Path) -> FileKind {
         let full = self.root.join(path);
         let is_file = || match self.pending.get(path) {
             Some(pending) => pending.is_some(),
             None => full.is_file(),
         };
         if self.overlay.contains_key(path) || is_file() {
-            Kind::File
+            FileKind::File
         } else if full.is_dir() || self.pending_in(path).next().is_some() {
-            Kind::Directory
+            FileKind::Directory
         } else {
-            Kind::Missing
+            FileKind::Missing
         }
     }
 
     pub fn is_file(&self, path: &Utf8Path) -> bool {
-        self.kind(path) == Kind::File
+        self.kind(path) == FileKind::File
     }
 
     /// The names in a directory, sorted; none if there is no such directory. Files of the overlay are not listed, nor are names
@@ -121,9 +121,9 @@ impl Tree {
                 let path = here.join(&name);
                 let is_foreign = here.as_str().is_empty() && NO_MODULES.contains(&name.as_str());
                 match self.kind(&path) {
-                    Kind::File => files.push(path),
-                    Kind::Directory if !name.starts_with('.') && !is_foreign => open.push(path),
-                    Kind::Directory | Kind::Missing => {}
+                    FileKind::File => files.push(path),
+                    FileKind::Directory if !name.starts_with('.') && !is_foreign => open.push(path),
+                    FileKind::Directory | FileKind::Missing => {}
                 }
             }
         }

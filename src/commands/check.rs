@@ -27,7 +27,7 @@ pub fn run(args: &Look) -> Result<Ending> {
     let output = if *json { report::check_json(&verdicts) } else { report::check(&verdicts) };
     let failure = match verdict::worst(&verdicts) {
         Exit::Success => None,
-        exit => Some(Failure::told(exit)),
+        exit => Some(Failure::reported(exit)),
     };
     Ok(Ending { output, failure })
 }

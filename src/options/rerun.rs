@@ -153,7 +153,7 @@ pub(super) fn backfill(
         if !carried.has_new_backfill {
             return Ok(Some(Backfill { text, is_used_now: false }));
         }
-        return Err(Failure::usage("--backfill: .sagents/ does not say who the owner was, so it does not change")
+        return Err(Failure::usage("--backfill: .sagents/ does not record who the owner was, so it does not change")
             .help(
                 "leave --backfill out if this is the first run; if it is not, restore .sagents/ from version control",
             ));
@@ -189,7 +189,7 @@ pub fn refuse_other_database(context: &ModulePath, given: &Given, last: &Last) -
     )))
 }
 
-/// The same options mean something else than they did, because the host changed: a person says which it is.
+/// The same options mean something else than they did, because the host changed: a person decides which it is.
 pub fn refuse_other_inference(options: &Options, given: &Given, last: &Last) -> Result<()> {
     let Some(before) = &last.resolved else { return Ok(()) };
     let now = options.resolved();

@@ -26,7 +26,7 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
     let need = |name, version, minimum, features| Need { name, version, minimum, features, dev: false };
     let sqlx = match host.manifest.sqlx()?.version {
         Some(SqlxVersion::V0_8) => "0.8",
-        // sqlx 0.9 asks for Rust 1.94.
+        // sqlx 0.9 needs Rust 1.94.
         None if host.manifest.rust_version().is_some_and(|version| (version.major, version.minor) < (1, 94)) => "0.8",
         Some(SqlxVersion::V0_9) | None => "0.9",
     };

@@ -26,14 +26,14 @@ pub enum Purpose {
 }
 
 /// A module with what has to be there for it: its parents, and every `mod` line on the way.
-pub struct Place {
+pub struct Placement {
     pub module: Module,
     pub part: Part,
 }
 
-pub fn place(host: &Host, last: &Last, path: &ModulePath, purpose: Purpose) -> Result<Place> {
+pub fn place(host: &Host, last: &Last, path: &ModulePath, purpose: Purpose) -> Result<Placement> {
     let krate = &host.krate;
-    let found = |module| Ok(Place { module, part: Part::default() });
+    let found = |module| Ok(Placement { module, part: Part::default() });
     let (mut module, depth) = match modules::find(&host.tree, krate, path.names()) {
         Ok(Found::Module(module)) => return found(module),
         Ok(Found::Inline { file }) => {
@@ -79,12 +79,12 @@ pub fn place(host: &Host, last: &Last, path: &ModulePath, purpose: Purpose) -> R
             part.parents.push((module.file.clone(), format!("//! The modules of `{name}`.\n")));
         }
     }
-    Ok(Place { module, part })
+    Ok(Placement { module, part })
 }
 
 /// The files of a generated module, at their paths.
-pub fn generated(host: &Host, home: &ModulePath, place: Place, files: templates::Files) -> Part {
-    let Place { module, part } = place;
+pub fn generated(host: &Host, home: &ModulePath, place: Placement, files: templates::Files) -> Part {
+    let Placement { module, part } = place;
     let names: Vec<&str> = files.iter().filter_map(|(name, _)| *name).collect();
     let parents = submodules(host, home, &module, &names);
     let planned = files.into_iter().map(|(name, text)| {

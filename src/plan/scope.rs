@@ -1,7 +1,7 @@
 //! The scope type, where the host has none: it is created once, and kept up to date until its owner edits it.
 
 use super::edit::Edit;
-use super::place::{Place, Purpose, place};
+use super::place::{Placement, Purpose, place};
 use super::{Part, Planned};
 use crate::failure::Result;
 use crate::host::modules::{self, Found};
@@ -16,7 +16,7 @@ pub fn created(options: &Options, host: &Host, last: &Last) -> Result<Option<(Cr
     if !options.create_scope {
         return Ok(None);
     }
-    let Place { module, mut part } = home(options, host, last)?;
+    let Placement { module, mut part } = home(options, host, last)?;
     let text = templates::scope_type(options, module.public);
     let created = Created { file: module.file.clone(), text: text.clone() };
     let existing = host.tree.read(&module.file)?;
@@ -44,13 +44,13 @@ pub fn created(options: &Options, host: &Host, last: &Last) -> Result<Option<(Cr
 }
 
 /// The module that the scope type is created in.
-fn home(options: &Options, host: &Host, last: &Last) -> Result<Place> {
+fn home(options: &Options, host: &Host, last: &Last) -> Result<Placement> {
     let modules = &options.scope.modules;
     if !modules.is_empty() {
         return place(host, last, &ModulePath::of(modules.iter().cloned()), Purpose::Scope);
     }
     match modules::find(&host.tree, &host.krate, &[])? {
-        Found::Module(module) => Ok(Place { module, part: Part::default() }),
+        Found::Module(module) => Ok(Placement { module, part: Part::default() }),
         Found::Inline { .. } | Found::Missing { .. } => unreachable!("a crate's root is a file"),
     }
 }

@@ -27,7 +27,7 @@ pub struct Tables {
     pub new: Vec<(Utf8PathBuf, String)>,
     /// Scripts that a project without memory has already.
     pub adopted: Vec<(Utf8PathBuf, String)>,
-    /// It is for empty tables only: nothing says who the new owners are.
+    /// It is for empty tables only: the new owners are not known.
     pub lacks_backfill: bool,
     /// Emitted once, and replaced by migrations of the host's own that make the same tables.
     pub replaced: Vec<Utf8PathBuf>,
@@ -115,7 +115,7 @@ fn refuse_tables_of_others(options: &Options, start: Start, schema: &Schema) -> 
     let what = format!("the migrations in {directory} make a table `{}` already", table.name);
     let is_ours = table.columns.iter().filter(|column| there.column(&column.name).is_some()).count() > 2;
     Err(Failure::decision(what).help(if start.recorded || is_ours {
-        "these are tables of sagents, and .sagents/ does not know them: restore .sagents/ from version control"
+        "these are tables of sagents, and .sagents/ does not record them: restore .sagents/ from version control"
             .to_owned()
     } else {
         "choose other names with --table-prefix".to_owned()
