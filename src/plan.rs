@@ -29,7 +29,7 @@ use crate::templates::{self, Words};
 
 #[derive(Debug)]
 pub struct Plan {
-    pub files: BTreeMap<Utf8PathBuf, Planned>,
+    pub files: PlannedFiles,
     /// The lines that `--no-wire` leaves to the user, by file.
     pub unwired: Unwired,
     /// The migration that this run adds.
@@ -88,6 +88,8 @@ pub enum Planned {
     /// The generator's own memory.
     Memory(String),
 }
+
+pub type PlannedFiles = BTreeMap<Utf8PathBuf, Planned>;
 
 /// Lines for the user to add, by file.
 pub type Unwired = Vec<(Utf8PathBuf, Vec<String>)>;
@@ -150,8 +152,8 @@ impl Part {
 }
 
 /// Puts the parts together: the files, and the lines that are left to the user.
-fn join(host: &Host, wire: bool, parts: impl IntoIterator<Item = Part>) -> Result<(Files, Unwired)> {
-    let mut files = Files::new();
+fn join(host: &Host, wire: bool, parts: impl IntoIterator<Item = Part>) -> Result<(PlannedFiles, Unwired)> {
+    let mut files = PlannedFiles::new();
     let (mut all_parents, mut all_edits) = (Vec::new(), Vec::new());
     for Part { files: more, parents, edits } in parts {
         for (path, planned) in more {
@@ -172,8 +174,6 @@ fn join(host: &Host, wire: bool, parts: impl IntoIterator<Item = Part>) -> Resul
     }
     Ok((files, unwired.into_iter().map(|(path, (_, added))| (path, added)).collect()))
 }
-
-type Files = BTreeMap<Utf8PathBuf, Planned>;
 
 fn migrations(tables: &Tables) -> Part {
     let scripts = tables.new.iter().chain(&tables.adopted);

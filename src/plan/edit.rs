@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::{Files, Planned};
+use super::{Planned, PlannedFiles};
 use crate::failure::Result;
 use crate::host::Host;
 use crate::host::modules::{self, Declaration};
@@ -55,12 +55,20 @@ impl Edit {
 /// A text with something behind it, in the line ends that it has.
 pub fn append(text: &str, more: &str) -> String {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    let appended = format!("{text}{end}{more}");
-    if text.contains("\r\n") { appended.replace("\r\n", "\n").replace('\n', "\r\n") } else { appended }
+    format!("{text}{end}{more}").replace("\r\n", "\n").replace('\n', newline(text))
+}
+
+/// The line ends that a text has.
+pub fn newline(text: &str) -> &'static str {
+    if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
 /// The host's files with their edits, and what these added. A file that is planned as a whole is edited in the plan.
-pub fn apply(host: &Host, files: &mut Files, edits: Vec<Edit>) -> Result<BTreeMap<Utf8PathBuf, (String, Vec<String>)>> {
+pub fn apply(
+    host: &Host,
+    files: &mut PlannedFiles,
+    edits: Vec<Edit>,
+) -> Result<BTreeMap<Utf8PathBuf, (String, Vec<String>)>> {
     let overlay = host.overlay.iter().map(|(path, text)| (path.clone(), (text.clone(), Vec::new())));
     let mut edited: BTreeMap<_, _> = overlay.collect();
     for Edit { file, added, splice } in edits {

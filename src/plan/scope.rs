@@ -1,6 +1,6 @@
 //! The scope type, where the host has none: it is created once, and kept up to date until its owner edits it.
 
-use super::edit::Edit;
+use super::edit::{Edit, newline};
 use super::place::{Placement, Purpose, place};
 use super::{Part, Planned};
 use crate::failure::Result;
@@ -68,8 +68,4 @@ fn append(existing: &str, text: &str) -> String {
     let gap = if existing.trim().is_empty() { "" } else { "\n" };
     let appended = format!("{}\n{gap}{text}", existing.trim_end());
     appended.replace("\r\n", "\n").replace('\n', newline(existing))
-}
-
-fn newline(text: &str) -> &'static str {
-    if text.contains("\r\n") { "\r\n" } else { "\n" }
 }

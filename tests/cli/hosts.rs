@@ -321,6 +321,16 @@ fn a_host_with_mod_rs_files_gets_one_more() {
 }
 
 #[test]
+fn a_module_that_became_a_directory_is_found_there() {
+    let host = Host::library();
+    host.generate(PLAIN);
+    let [flat, nested] = ["src/sagents/session.rs", "src/sagents/session/mod.rs"].map(|path| host.root().join(path));
+    std::fs::rename(&flat, &nested).unwrap();
+    host.generate(PLAIN);
+    assert_eq!((flat.exists(), nested.exists(), host.generate("check").code), (false, true, 0));
+}
+
+#[test]
 fn an_older_edition_is_formatted_by_its_own_rules() {
     let host = Host::library().file("Cargo.toml", &manifest("my_app", "2021", ""));
     host.generate(FULL);
