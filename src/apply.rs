@@ -77,7 +77,7 @@ fn stage(journal: &Journal, writes: &Writes) -> anyhow::Result<()> {
     sync(&staged)
 }
 
-/// What is staged has to be on the disk before the journal says so. All at once, for a disk takes many files in the
+/// What is staged has to be on the disk before the journal records it. All at once, for a disk takes many files in the
 /// time of a few.
 fn sync(staged: &[(File, Utf8PathBuf)]) -> anyhow::Result<()> {
     std::thread::scope(|threads| {

@@ -1,4 +1,4 @@
-//! The chain of migrations that were emitted for a context, as they stand in the host now. A migration is known by its
+//! The chain of migrations that were emitted for a context, as they are in the host now. A migration is known by its
 //! content, wherever it was moved and however it was renumbered; its first line names the tables that it starts from and
 //! those that it leads to. A recorded schema counts only at the end of its chain.
 
@@ -12,7 +12,7 @@ use crate::host::migrations::Migrations;
 use crate::memory::{self, AFTER_A_MERGE, Emitted, Files, Last, RecordedSchema};
 use crate::names::ModulePath;
 use crate::schema::Schema;
-use crate::tree::{Kind, Tree};
+use crate::tree::{FileKind, Tree};
 
 /// The emitted migrations, where they are now.
 #[derive(Debug, Default)]
@@ -101,7 +101,7 @@ pub struct Scene<'a> {
 /// from those.
 pub fn read(scene: Scene, last: &Last) -> Result<Chain> {
     let (chain, missing) = locate(scene, &last.files)?;
-    let links = links(scene)?;
+    let links = links(scene);
     refuse_same_version(scene, &chain, &links)?;
     let Some(recorded) = &last.schema else {
         refuse_lost_schema(scene, &last.files, &chain, &links)?;
@@ -153,12 +153,9 @@ fn refuse_same_version(scene: Scene, chain: &Chain, links: &[(Utf8PathBuf, Link)
 
 /// The emitted migrations where they are now, and those that are nowhere.
 fn locate(scene: Scene, files: &Files) -> Result<(Chain, Vec<Utf8PathBuf>)> {
-    let mut here = Vec::new();
-    for name in &scene.found.files {
-        let path = scene.directory.join(name);
-        let text = scene.tree.read(&path)?.unwrap_or_default();
-        here.push((path, digest::of_text(&text)));
-    }
+    let scripts = scene.found.scripts.iter();
+    let here: Vec<_> =
+        scripts.map(|script| (scene.directory.join(&script.name), digest::of_text(&script.text))).collect();
     let mut chain = Chain::default();
     let mut missing = Vec::new();
     for Emitted { file, digest } in &files.migrations {
@@ -181,7 +178,7 @@ fn locate(scene: Scene, files: &Files) -> Result<(Chain, Vec<Utf8PathBuf>)> {
     {
         let directory = elsewhere.parent().unwrap_or(Utf8Path::new(""));
         return Err(Failure::decision(format!("{file} was moved to {elsewhere}"))
-            .help(format!("say where the migrations are: `--migrations {directory}`")));
+            .help(format!("name the directory: `--migrations {directory}`")));
     }
     Ok((chain, missing.into_iter().map(|(file, _)| file.clone()).collect()))
 }
@@ -198,15 +195,16 @@ fn search(tree: &Tree, digest: &str) -> Result<Option<Utf8PathBuf>> {
         for name in tree.list(&directory)? {
             let path = directory.join(&name);
             match tree.kind(&path) {
-                Kind::Directory if name.starts_with('.') || ["target", "node_modules"].contains(&name.as_str()) => {}
-                Kind::Directory => directories.push(path),
-                Kind::File if path.extension() == Some("sql") => {
+                FileKind::Directory if name.starts_with('.') || ["target", "node_modules"].contains(&name.as_str()) => {
+                }
+                FileKind::Directory => directories.push(path),
+                FileKind::File if path.extension() == Some("sql") => {
                     // What is not text is not ours.
                     if tree.read(&path).is_ok_and(|text| text.is_some_and(|text| digest::of_text(&text) == digest)) {
                         return Ok(Some(path));
                     }
                 }
-                Kind::File | Kind::Missing => {}
+                FileKind::File | FileKind::Missing => {}
             }
         }
     }
@@ -214,15 +212,15 @@ fn search(tree: &Tree, digest: &str) -> Result<Option<Utf8PathBuf>> {
 }
 
 /// The links of the context's migrations, in order, each with its script.
-fn links(scene: Scene) -> Result<Vec<(Utf8PathBuf, Link)>> {
+fn links(scene: Scene) -> Vec<(Utf8PathBuf, Link)> {
     let context = full_name(scene.krate, scene.context);
     let mut links = Vec::new();
-    for path in scene.found.files.iter().map(|name| scene.directory.join(name)).filter(|path| !is_down(path)) {
-        let text = scene.tree.read(&path)?.unwrap_or_default();
-        let own = Link::all(&text).filter(|link| link.context == context);
+    for script in &scene.found.scripts {
+        let path = scene.directory.join(&script.name);
+        let own = Link::all(&script.text).filter(|link| link.context == context && !is_down(&path));
         links.extend(own.map(|link| (path.clone(), link)));
     }
-    Ok(links)
+    links
 }
 
 /// Whether the migrations, all of them, make the tables of a schema. What the host added to them does not matter.

@@ -23,7 +23,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Generate code, or look what a rerun would change
+    /// Generate code, or rerun over what was generated
     #[command(subcommand)]
     Gen(Generator),
     /// Rerun with the recorded options, after an upgrade of sagents or an edit of sagents.toml
@@ -54,7 +54,6 @@ pub enum Generator {
 }
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 pub struct Persistence {
     /// The module to generate: `MyApp.Conversations`, `crate::chat::conversations` or `conversations`
     #[arg(value_name = "CONTEXT")]
@@ -67,6 +66,14 @@ pub struct Persistence {
     #[arg(long, help_heading = "Database")]
     pub drop_old_owner: bool,
 
+    #[command(flatten)]
+    pub run: GenerateArgs,
+}
+
+/// What every generator takes.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags")]
+pub struct GenerateArgs {
     /// The host's package directory
     #[arg(long, value_name = "DIR", default_value = ".", help_heading = "Host")]
     pub path: Utf8PathBuf,
@@ -145,7 +152,7 @@ pub struct List {
     pub json: bool,
 }
 
-/// The exit codes stand once, and `concat!` takes no constants.
+/// The exit codes are written once, and `concat!` takes no constants.
 macro_rules! exit_codes {
     () => {
         "\
@@ -194,7 +201,7 @@ Examples:
 const CHECK_EXAMPLES: &str = concat!(
     "\
 Examples:
-  # In CI: fails if somebody forgot to rerun, left conflicts, or altered a migration
+  # In CI: fails if a rerun is due, conflicts are left, or a migration was altered
   sagents check
   # What is wrong, for a program
   sagents check --json

@@ -4,6 +4,7 @@ pub mod check;
 pub mod diff;
 pub mod generate;
 pub mod list;
+pub mod persistence;
 pub mod update;
 
 use camino::Utf8Path;
@@ -91,7 +92,7 @@ fn recorded_contexts(host: &Host, path: &Utf8Path, named: &[String]) -> Result<V
     Ok(contexts)
 }
 
-/// A context that stands in `sagents.toml` and nowhere else was misspelt, or never generated.
+/// A context that is in `sagents.toml` and nowhere else was misspelt, or never generated.
 fn refuse_unknown(context: &ModulePath, host: &Host) -> Result<()> {
     let is_remembered = Last::read(&host.tree, context)?.resolved.is_some();
     let is_there = || matches!(modules::find(&host.tree, &host.krate, context.names()), Ok(Found::Module(_)));

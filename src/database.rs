@@ -1,9 +1,10 @@
-//! What differs between databases, as data and small functions. Templates and schemas say *what* is stored; only this
-//! module, and the templates in `templates/store/`, know how a database spells it.
+//! What differs between databases, as data and small functions. Templates and schemas have *what* is stored; only this
+//! module, and the templates in `templates/store/`, have how a database spells it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
+use crate::key::KeyType;
 use crate::schema::{Check, Kind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,14 +12,6 @@ use crate::schema::{Check, Kind};
 pub enum Database {
     Sqlite,
     Postgres,
-}
-
-/// What a column holds, as far as its declaration says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    Integer,
-    Text,
-    Uuid,
 }
 
 impl Database {
@@ -123,7 +116,7 @@ impl Database {
         }
     }
 
-    /// Where a table is if nothing else is said; nothing if there is no other place.
+    /// Where a table is by default; nothing if there is no other place.
     pub fn default_schema(self) -> Option<&'static str> {
         match self {
             Self::Sqlite => None,
@@ -155,20 +148,20 @@ impl Database {
         }
     }
 
-    /// What a column that is declared so holds: by the rules of affinity in `SQLite`, by the type's name elsewhere.
-    pub fn storage_class(self, declared: &str) -> Option<Class> {
+    /// What a key column that is declared so holds: by the rules of affinity in `SQLite`, by the type's name elsewhere.
+    pub fn key_type(self, declared: &str) -> Option<KeyType> {
         let has = |words: &[&str]| words.iter().any(|word| declared.contains(word));
         let base = declared.split('(').next().unwrap_or_default().trim_end();
         match self {
-            Self::Sqlite if has(&["INT", "SERIAL"]) => Some(Class::Integer),
-            Self::Sqlite if has(&["CHAR", "CLOB", "TEXT"]) => Some(Class::Text),
-            Self::Sqlite if has(&["BLOB", "UUID", "BINARY", "BYTEA"]) => Some(Class::Uuid),
+            Self::Sqlite if has(&["INT", "SERIAL"]) => Some(KeyType::Integer),
+            Self::Sqlite if has(&["CHAR", "CLOB", "TEXT"]) => Some(KeyType::Text),
+            Self::Sqlite if has(&["BLOB", "UUID", "BINARY", "BYTEA"]) => Some(KeyType::Uuid),
             Self::Sqlite => None,
             Self::Postgres => match base {
                 "SMALLINT" | "INTEGER" | "BIGINT" | "INT" | "INT2" | "INT4" | "INT8" | "SMALLSERIAL" | "SERIAL"
-                | "BIGSERIAL" | "SERIAL2" | "SERIAL4" | "SERIAL8" => Some(Class::Integer),
-                "TEXT" | "VARCHAR" | "CHARACTER VARYING" => Some(Class::Text),
-                "UUID" => Some(Class::Uuid),
+                | "BIGSERIAL" | "SERIAL2" | "SERIAL4" | "SERIAL8" => Some(KeyType::Integer),
+                "TEXT" | "VARCHAR" | "CHARACTER VARYING" => Some(KeyType::Text),
+                "UUID" => Some(KeyType::Uuid),
                 _ => None,
             },
         }

@@ -79,13 +79,13 @@ pub fn kept_name(file: &Utf8Path) -> Utf8PathBuf {
     names.find(|name| !is_there(name)).expect("there are more numbers than files")
 }
 
-/// Whether something is there, be it a link that leads nowhere.
+/// Whether something is there, also a link that leads nowhere.
 pub fn is_there(path: &Utf8Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Called before each change. In a debug build with `SAGENTS_STEP` set, the program says so, and waits for a line: a
-/// test can look at the disk, end the program there, or answer `fail`.
+/// Called before each change. In a debug build with `SAGENTS_STEP` set, the program prints it, and waits for a line: a
+/// test can look at the disk, end the program there, or reply `fail`.
 fn turn() -> io::Result<()> {
     if !cfg!(debug_assertions) || std::env::var_os("SAGENTS_STEP").is_none() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! How a run ends when it does not succeed: an exit code that scripts may rely on, and one message that says what is
-//! wrong and what mends it. Nothing here prints; `report` words the rest.
+//! How a run ends when it does not succeed: an exit code that scripts may rely on, and one message with what is
+//! wrong and what fixes it. Nothing here prints.
 
 use std::fmt;
 
@@ -46,17 +46,17 @@ impl Failure {
         Self::new(Exit::Pending, what)
     }
 
-    /// What somebody edited and what was generated do not go together.
+    /// Edits and generated code change the same lines.
     pub fn conflict(what: impl Into<String>) -> Self {
         Self::new(Exit::Conflict, what)
     }
 
-    /// A report has said everything already.
-    pub fn told(exit: Exit) -> Self {
+    /// The report has everything already.
+    pub fn reported(exit: Exit) -> Self {
         Self::new(exit, "")
     }
 
-    /// Adds the command, flag or edit that mends it.
+    /// Adds the command, flag or edit that fixes it.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

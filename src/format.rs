@@ -85,7 +85,7 @@ impl Formatter {
             command.args(["--config-path", configuration.as_str()]);
         }
         let output = command.args(files.values()).stdin(Stdio::null()).output()?;
-        // A failure does not say which file it was about.
+        // A failure does not name its file.
         ensure!(output.status.success(), "rustfmt failed");
         files.into_iter().map(|(text, file)| Ok((text, fs::read_to_string(file)?))).collect()
     }
@@ -169,7 +169,7 @@ fn write(file: &Utf8Path, text: &str) -> std::io::Result<()> {
 }
 
 /// The files of the modules that a text declares, beside it: rustfmt goes on there, and fails where there is none.
-/// Nothing if the text does not parse, or says itself where such a file is.
+/// Nothing if the text does not parse, or has a `#[path]` for such a file.
 fn modules(text: &str) -> Option<Vec<Utf8PathBuf>> {
     let file = syn::parse_file(text).ok()?;
     let mut found = Vec::new();

@@ -66,16 +66,6 @@ pub struct Given {
     pub ejected: Option<Vec<Utf8PathBuf>>,
 }
 
-/// A recorded option that does not hold any longer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Dropped {
-    /// As in `sagents.toml`: `scope-owner`.
-    pub option: &'static str,
-    pub value: String,
-    /// What it described: the former owner type, or the former scope.
-    pub described: String,
-}
-
 impl Given {
     /// What is given now wins over what was given before.
     #[must_use]
@@ -88,16 +78,5 @@ impl Given {
     /// As in `sagents.toml`, without what is absent.
     pub fn table(&self) -> toml::Table {
         toml::Table::try_from(self).expect("options are plain values")
-    }
-
-    /// The options that describe an owner of one type, by their names in `sagents.toml`.
-    pub fn of_owner(&mut self) -> [(&'static str, &mut Option<String>); 5] {
-        [
-            ("owner-field", &mut self.owner_field),
-            ("owner-module", &mut self.owner_module),
-            ("owner-table", &mut self.owner_table),
-            ("owner-id", &mut self.owner_id),
-            ("scope-owner", &mut self.scope_owner),
-        ]
     }
 }

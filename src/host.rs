@@ -31,8 +31,8 @@ pub struct Host {
     /// The directory above which nothing is ever written.
     pub boundary: Utf8PathBuf,
     pub tools: Tools,
-    /// What `--init` lays down first; empty for a host that is there already.
-    pub laid: Vec<(Utf8PathBuf, String)>,
+    /// The files that `--init` starts from; empty for a host that is there already.
+    pub overlay: Vec<(Utf8PathBuf, String)>,
 }
 
 impl Host {
@@ -76,7 +76,7 @@ impl Host {
             boundary: workspace.clone(),
             tools: place.tools.clone(),
             tree,
-            laid: Vec::new(),
+            overlay: Vec::new(),
         })
     }
 
@@ -90,7 +90,7 @@ impl Host {
                     .help("make the new package in an empty directory, or move that file away"));
             }
         }
-        let laid: Vec<(Utf8PathBuf, String)> = vec![
+        let overlay: Vec<(Utf8PathBuf, String)> = vec![
             (
                 "Cargo.toml".into(),
                 format!("[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"{EDITION}\"\n"),
@@ -98,19 +98,19 @@ impl Host {
             ("src/lib.rs".into(), format!("//! The library of `{package}`: what its binary and its tests share.\n")),
         ];
         let mut tree = Tree::new(root.clone());
-        for (path, text) in &laid {
-            tree.lay(path.clone(), text.clone());
+        for (path, text) in &overlay {
+            tree.overlay(path.clone(), text.clone());
         }
         Ok(Self {
-            manifest: Manifest::parse(Utf8Path::new("Cargo.toml"), &laid[0].1, None, None)?,
-            krate: Crate { root: "src/lib.rs".into(), library: true, style: modules::Style::Flat },
+            manifest: Manifest::parse(Utf8Path::new("Cargo.toml"), &overlay[0].1, None, None)?,
+            krate: Crate { root: "src/lib.rs".into(), library: true, style: modules::ModuleStyle::Flat },
             package,
             edition: EDITION.to_owned(),
             runs: true,
             boundary: root,
             tools: place.tools.clone(),
             tree,
-            laid,
+            overlay,
         })
     }
 
@@ -133,7 +133,7 @@ impl Host {
     }
 
     pub fn is_new(&self) -> bool {
-        !self.laid.is_empty()
+        !self.overlay.is_empty()
     }
 
     /// Whether the host's sources use CRLF; new files then do, too.

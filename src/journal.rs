@@ -34,7 +34,7 @@ pub struct Journal {
     phase: Phase,
     /// The directories that this run makes, each behind the one that it is in.
     directories: Vec<Utf8PathBuf>,
-    files: Vec<Entry>,
+    files: Vec<ChangedFile>,
 }
 
 /// How the next run ends this one.
@@ -52,7 +52,7 @@ enum Phase {
 /// A file that changes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Entry {
+pub struct ChangedFile {
     path: Utf8PathBuf,
     becomes: Becomes,
     /// The digest of what is there before, if something is.
@@ -139,7 +139,7 @@ impl Journal {
         let mut befores = Vec::new();
         for (path, text) in writes {
             let becomes = if text.is_some() { Becomes::Written } else { Becomes::Removed };
-            journal.files.push(Entry { path: path.clone(), becomes, before: None });
+            journal.files.push(ChangedFile { path: path.clone(), becomes, before: None });
             let before = Before::read(&journal.place(befores.len()).target)?;
             journal.files[befores.len()].before = before.as_ref().map(|before| digest::of_bytes(&before.bytes));
             befores.push(before);
@@ -171,7 +171,7 @@ impl Journal {
 
     /// A link inside the host keeps being one: what it leads to is written. But a link is removed itself.
     pub fn place(&self, index: usize) -> Place {
-        let Entry { path, becomes, before: _ } = &self.files[index];
+        let ChangedFile { path, becomes, before: _ } = &self.files[index];
         let path = self.root.join(path);
         let target = match becomes {
             Becomes::Written => path.canonicalize_utf8().unwrap_or(path),
@@ -181,7 +181,7 @@ impl Journal {
         Place { new: beside("tmp"), old: beside("old"), target }
     }
 
-    fn places(&self) -> impl Iterator<Item = (&Entry, Place)> {
+    fn places(&self) -> impl Iterator<Item = (&ChangedFile, Place)> {
         self.files.iter().enumerate().map(|(index, entry)| (entry, self.place(index)))
     }
 
@@ -255,7 +255,7 @@ impl Journal {
         self.remove()
     }
 
-    /// Keeps what somebody edited since the interruption beside what is about to be put in its place.
+    /// Keeps what was edited since the interruption beside what is about to be put in its place.
     fn keep_edited(&self) -> anyhow::Result<Vec<Utf8PathBuf>> {
         let mut edited = Vec::new();
         for (entry, Place { target, new, old: _ }) in self.places() {
@@ -284,7 +284,7 @@ impl Journal {
         Ok(Some(journal))
     }
 
-    /// A journal may come from anywhere, as part of somebody else's project: it reaches no further than cargo does.
+    /// A journal may come from anywhere, as part of another project: it reaches no further than cargo does.
     fn check(&self) -> Result<()> {
         let packages = self.root.ancestors().filter(|directory| directory.join("Cargo.toml").is_file());
         let boundary = packages.last().unwrap_or(&self.root);

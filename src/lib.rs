@@ -1,4 +1,4 @@
-//! `sagents`: README.md says what it does, ARCHITECTURE.md how the modules of this crate work together.
+//! `sagents`: README.md describes what it does, ARCHITECTURE.md how the modules of this crate work together.
 
 mod apply;
 mod chain;
@@ -15,11 +15,13 @@ mod given;
 mod host;
 mod io;
 mod journal;
+mod key;
 mod lock;
 mod memory;
 mod merge;
 mod names;
 mod next;
+mod note;
 mod options;
 mod plan;
 mod report;
@@ -34,7 +36,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::cli::{Cli, Command, Generator};
-use crate::commands::{Ending, check, diff, generate, list, update};
+use crate::commands::{Ending, check, diff, list, persistence, update};
 use crate::failure::{Exit, Failure, Result};
 
 pub use crate::io::{Io, Tools};
@@ -64,7 +66,7 @@ pub fn run(args: Vec<OsString>, io: &mut Io) -> u8 {
         }
     };
     let (json, outcome) = match cli.command {
-        Command::Gen(Generator::Persistence(args)) => (args.json, generate::run(&args, io)),
+        Command::Gen(Generator::Persistence(args)) => (args.run.json, persistence::run(&args, io)),
         Command::Update(args) => (args.json, update::run(&args, io)),
         Command::Check(args) => (args.json, check::run(&args, io)),
         Command::Diff(args) => (args.json, diff::run(&args, io)),

@@ -8,7 +8,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::host::is_workspace;
 
-/// Held until it is dropped. Where a file system knows no locks it holds nothing, and the run goes on all the same.
+/// Held until it is dropped. Where a file system has no locks it holds nothing, and the run goes on.
 #[derive(Debug)]
 pub struct Lock {
     file: Option<File>,
@@ -64,7 +64,7 @@ fn open(place: &Utf8Path) -> io::Result<File> {
     File::open(place)
 }
 
-/// Elsewhere a directory cannot be opened as a file: one that is named after it stands for it.
+/// Elsewhere a directory cannot be opened as a file: a file that is named after it is locked instead.
 #[cfg(not(unix))]
 fn open(place: &Utf8Path) -> io::Result<File> {
     let name = format!("sagents-{}.lock", crate::digest::of_bytes(place.as_str().as_bytes()));

@@ -123,6 +123,9 @@ pub struct Files {
     /// What the newest emitted migration calls the tables that it leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tables: Option<String>,
+    /// `.gitattributes` got its line. Only the runtime's list, which all contexts share, has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attributes: bool,
     /// Created once, and the host's as soon as they are changed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub once: BTreeMap<Utf8PathBuf, Made>,
@@ -224,7 +227,7 @@ impl From<Rendered> for RenderedForm {
     }
 }
 
-/// A merge that somebody has to finish. When they have, what was merged in is the base.
+/// A merge that a person has to finish. Once it is finished, what was merged in is the base.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conflict {

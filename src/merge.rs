@@ -1,4 +1,4 @@
-//! Three texts become one: what was generated last, what stands in the file, and what is generated now. Lines that only
+//! Three texts become one: what was generated last, what is in the file, and what is generated now. Lines that only
 //! one side changed are taken from it; where both did, markers in the style of git hold both.
 
 use diffy::{ConflictStyle, MergeOptions};

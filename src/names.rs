@@ -107,11 +107,6 @@ impl ModulePath {
         Self(vec![Name(RUNTIME.to_owned())])
     }
 
-    /// The runtime's module that has files of its own below it.
-    pub fn sessions() -> Self {
-        Self(vec![Name(RUNTIME.to_owned()), Name("session".to_owned())])
-    }
-
     pub fn of(names: impl IntoIterator<Item = Name>) -> Self {
         Self(names.into_iter().collect())
     }
@@ -303,7 +298,7 @@ impl<'a> Path<'a> {
         let (first, rest) = (self.segments[0], &self.segments[1..]);
         let text = self.text;
         if let Some(outside) = self.segments.iter().find(|segment| matches!(**segment, "super" | "self" | "Self")) {
-            return Err(Failure::usage(format!("{what}: what `{outside}` stands for depends on where it is read"))
+            return Err(Failure::usage(format!("{what}: what `{outside}` means depends on where it is read"))
                 .help(format!("start at the crate's root: `crate::…` or `{}.…`", krate.to_upper_camel_case())));
         }
         match self.notation {
@@ -360,7 +355,7 @@ pub fn show(odd: char) -> String {
 fn keyword_failure(what: &str, keyword: &str) -> Failure {
     let noun = match keyword {
         "self" | "Self" | "super" | "crate" => {
-            return Failure::usage(format!("{what}: `{keyword}` stands for a place, it is not a name"))
+            return Failure::usage(format!("{what}: `{keyword}` is a place, not a name"))
                 .help("give a name of your own");
         }
         other => plural(other),

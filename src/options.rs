@@ -1,14 +1,14 @@
 //! Every rule about input. What a person gave, what was recorded and what the host shows become [`Options`], in which
-//! nothing is left to default and nothing can be wrong; nobody past this room sees a clap type.
+//! nothing is left to default and everything is valid; no later module sees a clap type.
 
 mod key;
 mod owner;
 mod rerun;
 mod reserved;
 
-pub use self::key::{OwnerTable, Storage};
+pub use self::key::OwnerTable;
 pub use self::owner::Owner;
-pub use self::rerun::carry;
+pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference};
 pub use self::reserved::RESERVED_TYPES;
 
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
@@ -16,15 +16,17 @@ use serde::{Deserialize, Serialize};
 
 use self::owner::Inquiry;
 use self::reserved::CRATES;
+use crate::chain::Scene;
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
 use crate::host::manifest::Sqlx;
-use crate::host::migrations::{self, Catalog};
+use crate::host::migrations::{self, Migrations};
 use crate::host::source::{self, Lookup};
 use crate::memory::{self, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
+use crate::note::Note;
 use crate::schema::{self, OwnerColumn, OwnerKey};
 
 #[derive(Debug)]
@@ -42,15 +44,30 @@ pub struct Options {
     /// sqlx under another name in the host's Cargo.toml.
     pub sqlx_name: Option<String>,
     /// How rows get another owner.
-    pub backfill: Option<String>,
-    /// The host's own tables.
-    pub catalog: Catalog,
-    /// What was assumed, for the report.
-    pub notes: Vec<String>,
+    pub backfill: Option<Backfill>,
+    /// The migrations as they are, those of the context included.
+    pub found: Migrations,
+    /// What was assumed.
+    pub notes: Vec<Note>,
+}
+
+/// An SQL expression that gives a conversation its new owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backfill {
+    pub text: String,
+    /// It is for the change of owner in this run, not for an earlier one.
+    pub is_used_now: bool,
 }
 
 impl Options {
-    pub fn resolve(context: ModulePath, given: &Given, host: &Host, recorded: &Recorded, last: &Last) -> Result<Self> {
+    pub fn resolve(
+        context: ModulePath,
+        carried: &Carried,
+        host: &Host,
+        recorded: &Recorded,
+        last: &Last,
+    ) -> Result<Self> {
+        let given = &carried.given;
         let Given {
             scope,
             owner_type,
@@ -64,11 +81,11 @@ impl Options {
             migrations,
             no_wire,
             no_tests,
-            backfill,
+            backfill: _,
             ejected: _,
         } = given;
         let scope = scope.as_deref().ok_or_else(|| {
-            Failure::usage("--scope is missing: the type that says who is asking")
+            Failure::usage("--scope is missing: the type that holds who is asking")
                 .help("add it, for example `--scope MyApp.Accounts.Scope`; it is created if it does not exist")
         })?;
         let scope = TypePath::parse("--scope", scope, &host.package, &host.manifest.dependency_crates())?;
@@ -80,8 +97,9 @@ impl Options {
         check_prefix(&context, &prefix, recorded)?;
         let directory = migrations_directory(migrations.as_deref(), host)?;
         refuse_mixed_migrations(migrations.as_deref(), &directory, database, &sqlx, host)?;
-        let mut found = migrations::read(&host.tree, &directory, database)?;
-        // The tables of the context itself are nobody's owner, even if one is called so.
+        let found = migrations::read(&host.tree, &directory, database)?;
+        let mut catalog = found.catalog.clone();
+        // The tables of the context itself are not the owner's, even if one has its name.
         for table in schema::schema(&prefix, None).tables {
             let is_owner = |owner: &str| {
                 let owner = OwnerTable::named(owner, database).place(database);
@@ -94,11 +112,11 @@ impl Options {
                 ))
                 .help("name the table of the owner, or `none` for no foreign key"));
             }
-            found.catalog.forget(&table.name);
+            catalog.forget(&table.name);
         }
         let mut notes = Vec::new();
         let inquiry =
-            Inquiry { context: &context, scope: &scope, given, host, migrations: &found, directory: &directory };
+            Inquiry { context: &context, scope: &scope, given, host, catalog: &catalog, directory: &directory };
         let mut lookup = source::lookup(&host.tree, &host.krate, &scope, &context)?;
         if is_untouched(&lookup, &scope, last, host)? {
             lookup = Lookup::Absent;
@@ -113,9 +131,9 @@ impl Options {
         if matches!(lookup, Lookup::Found(_)) {
             source::check_scope(&host.tree, &host.krate, &scope, &context)?;
         }
-        Ok(Self {
+        let options = Self {
             create_scope: matches!(lookup, Lookup::Absent),
-            backfill: backfill.clone(),
+            backfill: None,
             owner,
             prefix,
             database,
@@ -123,18 +141,31 @@ impl Options {
             tests: !no_tests.unwrap_or(false),
             wire: !no_wire.unwrap_or(false),
             sqlx_name: sqlx.renamed,
-            catalog: found.catalog,
+            found,
             notes,
             context,
             scope,
-        })
+        };
+        let backfill = rerun::backfill(carried, &options, &catalog, last)?;
+        Ok(Self { backfill, ..options })
+    }
+
+    /// Where the context's migrations are looked for.
+    pub fn scene<'a>(&'a self, krate: &'a str, host: &'a Host) -> Scene<'a> {
+        let Self { context, migrations: directory, found, .. } = self;
+        Scene { tree: &host.tree, krate, context, directory, found }
+    }
+
+    /// The expression for the change of owner in this run.
+    pub fn backfill_now(&self) -> Option<&str> {
+        self.backfill.as_ref().filter(|backfill| backfill.is_used_now).map(|backfill| backfill.text.as_str())
     }
 
     /// The owner as a column.
     pub fn owner_column(&self) -> Option<OwnerColumn> {
         self.owner.as_ref().map(|owner| OwnerColumn {
             name: owner.field.as_str().to_owned(),
-            kind: owner.storage.kind(),
+            kind: owner.key.column(),
             references: owner.table.clone().map(|table| OwnerKey {
                 schema: table.schema,
                 table: table.name,
@@ -151,7 +182,7 @@ impl Options {
             scope: self.scope.rust(),
             owner_type: owner.map_or("none".to_owned(), |owner| owner.noun.to_string()),
             owner_field: owner.map(|owner| owner.field.to_string()),
-            owner_id: owner.map(|owner| key::id_name(owner.id).to_owned()),
+            owner_id: owner.map(|owner| owner.key.name().to_owned()),
             owner_table: owner.map(|owner| owner.table.as_ref().map_or("none".to_owned(), OwnerTable::shown)),
             owner_key: owner.and_then(|owner| owner.table.as_ref().map(|table| table.key.clone())),
             owner_module: owner.and_then(|owner| owner.module.as_ref().map(TypePath::rust)),
@@ -161,12 +192,12 @@ impl Options {
             database: self.database,
             migrations: self.migrations.clone(),
             tests: self.tests,
-            backfill: self.backfill.clone(),
+            backfill: self.backfill.as_ref().map(|backfill| backfill.text.clone()),
         }
     }
 }
 
-/// A scope type that the generator made and nobody touched since is as good as absent: it is made anew.
+/// A scope type that the generator made and that has no edits counts as absent: it is made again.
 fn is_untouched(lookup: &Lookup, scope: &TypePath, last: &Last, host: &Host) -> Result<bool> {
     let (Lookup::Found(definition), Some(created)) = (lookup, &last.files.scope) else { return Ok(false) };
     if definition.file != created.file {
@@ -213,18 +244,6 @@ impl Resolved {
             (owner_type.clone(), owner_field.clone(), owner_id.clone(), owner_table.clone())
         };
         owner(self) == owner(other)
-    }
-
-    /// One of the options that describe an owner, by its name in `sagents.toml`.
-    fn option(&self, name: &str) -> Option<String> {
-        match name {
-            "owner-field" => self.owner_field.clone(),
-            "owner-module" => self.owner_module.clone(),
-            "owner-table" => self.owner_table.clone(),
-            "owner-id" => self.owner_id.clone(),
-            "scope-owner" => self.scope_owner.clone(),
-            _ => None,
-        }
     }
 }
 
@@ -301,7 +320,7 @@ fn choose_database(given: Option<&str>, sqlx: &Sqlx) -> Result<Database> {
     match given {
         Some(name) => Database::parse(name),
         None if sqlx.sqlite && sqlx.postgres => Err(Failure::decision("sqlx is used with several databases here")
-            .help("say which one with `--database sqlite` or `--database postgres`")),
+            .help("choose one with `--database sqlite` or `--database postgres`")),
         None if sqlx.mysql && !sqlx.sqlite && !sqlx.postgres => {
             Err(Failure::decision("sqlx is used with MySQL here, and this version generates for SQLite and PostgreSQL")
                 .help("`--database sqlite` or `--database postgres` adds one beside it"))

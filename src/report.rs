@@ -1,19 +1,23 @@
-//! The only module that words what a person reads. Its functions return text, coloured; the printer takes the colours
-//! away where they do not belong.
+//! The only module that words what a run reports. Its functions return text with colours; the printer takes the colours
+//! away where they do not belong. Failures are worded where they are found.
+
+mod check;
+mod words;
+
+pub use self::check::{check, check_json};
 
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
+use camino::Utf8PathBuf;
 use serde::Serialize;
 use similar::TextDiff;
 
+use self::words::Command;
 use crate::change::{Action, Change};
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::generation::Generation;
-use crate::given::Dropped;
-use crate::next::Step;
-use crate::options::Resolved;
-use crate::verdict::{self, Problem, State, Verdict};
+use crate::options::{Dropped, Resolved};
 
 const BOLD: Style = Style::new().bold();
 const GREEN: Style = AnsiColor::Green.on_default();
@@ -30,7 +34,7 @@ pub struct Report<'a> {
 
 impl Report<'_> {
     pub fn text(&self) -> String {
-        let Generation { resolved: _, dropped, notes, unwired, next, changes } = self.generation;
+        let Generation { resolved: _, dropped, notes, unwired, next, changes, read_first } = self.generation;
         let mut text = self.headline();
         if changes.iter().any(shows) {
             text.push('\n');
@@ -56,14 +60,20 @@ impl Report<'_> {
             }
         }
         for note in notes {
-            let _ = writeln!(text, "\n{YELLOW}Note:{YELLOW:#} {note}");
+            let _ = writeln!(text, "\n{YELLOW}Note:{YELLOW:#} {}", words::note(note));
         }
         if !next.is_empty() && !self.dry_run {
             let _ = writeln!(text, "\n{BOLD}Next:{BOLD:#}");
+            let next: Vec<_> = next.iter().map(words::step).collect();
             let width = next.iter().map(|step| step.command.len()).max().unwrap_or_default();
-            for step in next {
-                let _ = writeln!(text, "  {CYAN}{:width$}{CYAN:#}  # {}", step.command, step.why);
+            for Command { command, why } in next {
+                let _ = writeln!(text, "  {CYAN}{command:width$}{CYAN:#}  # {why}");
             }
+        }
+        if let Some(Written { files, lines, read_first }) = Written::of(changes, read_first) {
+            let verb = if self.dry_run { "Would write" } else { "Wrote" };
+            let _ =
+                writeln!(text, "\n{verb} {files} files with {lines} lines. Read first: {}", words::list(read_first));
         }
         text
     }
@@ -102,12 +112,14 @@ impl Report<'_> {
             unwired: Vec<Unwired<'a>>,
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
             dropped: &'a [Dropped],
-            notes: &'a [String],
-            next: &'a [Step],
+            notes: Vec<String>,
+            next: Vec<Command>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            written: Option<Written<'a>>,
             #[serde(flatten)]
             failure: Option<FailureJson<'a>>,
         }
-        let Generation { resolved, dropped, notes, unwired, next, changes } = self.generation;
+        let Generation { resolved, dropped, notes, unwired, next, changes, read_first } = self.generation;
         let json = Json {
             context: &resolved.context,
             changed: changes.iter().any(Change::writes),
@@ -116,8 +128,9 @@ impl Report<'_> {
             files: changes.iter().map(File::of).collect(),
             unwired: unwired.iter().map(|(path, lines)| Unwired { path: path.as_str(), lines }).collect(),
             dropped,
-            notes,
-            next,
+            notes: notes.iter().map(words::note).collect(),
+            next: next.iter().map(words::step).collect(),
+            written: Written::of(changes, read_first),
             failure: failure.map(FailureJson::of),
         };
         serde_json::to_value(json).expect("a report is plain data")
@@ -138,6 +151,28 @@ impl Report<'_> {
             _ => "no owner".to_owned(),
         };
         format!("{BOLD}{verb} {context}{BOLD:#}: {}, {owner}, tables {table_prefix}*\n", database.name())
+    }
+}
+
+/// What a first run wrote, its own memory aside.
+#[derive(Serialize)]
+struct Written<'a> {
+    files: usize,
+    lines: usize,
+    read_first: &'a [Utf8PathBuf],
+}
+
+impl<'a> Written<'a> {
+    /// Nothing if it is not a first run, or nothing is written.
+    fn of(changes: &[Change], read_first: &'a [Utf8PathBuf]) -> Option<Self> {
+        let written: Vec<_> = changes.iter().filter(|change| !change.memory && change.writes()).collect();
+        let count = |text: &str| text.lines().count();
+        let lines = written.iter().map(|change| {
+            let before = change.before.as_deref().map_or(0, count);
+            count(&change.after).saturating_sub(before)
+        });
+        let is_shown = !read_first.is_empty() && !written.is_empty();
+        is_shown.then(|| Self { files: written.len(), lines: lines.sum(), read_first })
     }
 }
 
@@ -246,10 +281,10 @@ impl<'a> FailureJson<'a> {
 
 /// The question that is asked on a terminal when `--scope` is missing.
 pub fn ask_scope(default: &str) -> String {
-    format!("{BOLD}Scope type, which says who is asking{BOLD:#} [{default}]: ")
+    format!("{BOLD}Scope type, which holds who is asking{BOLD:#} [{default}]: ")
 }
 
-/// A file that nobody has to think of is not shown.
+/// A file that needs no attention is not shown.
 fn shows(change: &Change) -> bool {
     !change.memory && !matches!(change.action, Action::Unchanged | Action::Edited | Action::Ejected)
 }
@@ -264,51 +299,6 @@ fn remark(action: Action) -> &'static str {
         Action::Missing => " (it was emitted; restore it from version control)",
         _ => "",
     }
-}
-
-/// The verdicts for people: what is wrong, and what mends it.
-pub fn check(verdicts: &[Verdict]) -> String {
-    let mut text = String::new();
-    for verdict in verdicts {
-        let Verdict { context, files, error } = verdict;
-        let count = |state: State| files.iter().filter(|file| file.state == state).count();
-        let _ = match verdict.problems() {
-            0 => writeln!(
-                text,
-                "{BOLD}{context}{BOLD:#}: {GREEN}up to date{GREEN:#} ({} pristine, {} edited, {} ejected)",
-                count(State::Pristine),
-                count(State::Edited),
-                count(State::Ejected)
-            ),
-            1 => writeln!(text, "{BOLD}{context}{BOLD:#}: {RED}1 problem{RED:#}"),
-            problems => writeln!(text, "{BOLD}{context}{BOLD:#}: {RED}{problems} problems{RED:#}"),
-        };
-        for file in files.iter().filter(|file| file.is_notable()) {
-            let style = if file.exit == Exit::Success { YELLOW } else { RED };
-            let _ = writeln!(text, "  {style}{:9}{style:#} {}{}", file.state.word(), file.path, file.remark);
-        }
-        for mend in verdict.mends() {
-            let _ = writeln!(text, "  {CYAN}help:{CYAN:#} {mend}");
-        }
-        if let Some(Problem { what, help, exit: _ }) = error {
-            let _ = writeln!(text, "  {RED}error:{RED:#} {what}");
-            if let Some(help) = help {
-                let _ = writeln!(text, "  {CYAN}help:{CYAN:#} {help}");
-            }
-        }
-    }
-    text
-}
-
-pub fn check_json(verdicts: &[Verdict]) -> String {
-    #[derive(Serialize)]
-    struct Json<'a> {
-        ok: bool,
-        exit: u8,
-        contexts: &'a [Verdict],
-    }
-    let exit = verdict::worst(verdicts);
-    pretty(&Json { ok: exit == Exit::Success, exit: exit as u8, contexts: verdicts })
 }
 
 /// Several reports as one document.

@@ -4,9 +4,10 @@ use askama::Template;
 use camino::Utf8PathBuf;
 
 use crate::database::Database;
-use crate::host::source::{Access, IdType, Seen};
+use crate::host::source::{Access, Seen};
+use crate::key::KeyType;
 use crate::names::crate_name;
-use crate::options::{Options, Owner, RESERVED_TYPES, Storage};
+use crate::options::{Options, Owner, RESERVED_TYPES};
 
 /// How generated tests make the tables.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Context {
             wire: _,
             sqlx_name: _,
             backfill: _,
-            catalog: _,
+            found: _,
             notes: _,
         } = options;
         let name = context.last().camel();
@@ -59,10 +60,10 @@ impl Context {
                 owner: owner.as_ref().map(|owner| OwnerField {
                     noun: owner.noun.to_string(),
                     field: owner.field.to_string(),
-                    rust_type: rust_type(owner.id),
+                    rust_type: owner.key.rust_type(),
                 }),
                 scope_example: match owner {
-                    Some(owner) => format!(r#"{{"type": "{}", "id": {}}}"#, owner.noun, example(owner.id)),
+                    Some(owner) => format!(r#"{{"type": "{}", "id": {}}}"#, owner.noun, example(owner.key)),
                     None => r#"{"type": "none"}"#.to_owned(),
                 },
             },
@@ -78,9 +79,9 @@ impl Context {
                 display_messages: table("display_messages"),
                 owner: owner.as_ref().map(column),
                 owner_field: owner.as_ref().map(|owner| owner.field.to_string()),
-                owner_is_uuid_text: owner.as_ref().is_some_and(|owner| owner.storage == Storage::UuidText),
-                key_type: owner.as_ref().map_or("", |owner| key_type(owner.storage)),
-                least_key: owner.as_ref().map_or("", |owner| least_key(owner.storage)),
+                owner_is_uuid_text: owner.as_ref().is_some_and(|owner| owner.key == KeyType::UuidText),
+                key_type: owner.as_ref().map_or("", |owner| key_type(owner.key)),
+                least_key: owner.as_ref().map_or("", |owner| least_key(owner.key)),
             },
             tests: tests.then(|| Tests {
                 context: name.clone(),
@@ -88,7 +89,7 @@ impl Context {
                 agent_states: table("agent_states"),
                 has_owner: owner.is_some(),
                 owner: owner.as_ref().map(|owner| {
-                    let (alice, bob) = two_keys(owner.id);
+                    let (alice, bob) = two_keys(owner.key);
                     TestOwner { column: column(owner), alice, bob }
                 }),
                 stand_in: owner.as_ref().and_then(|owner| stand_in(owner, *database)),
@@ -285,26 +286,26 @@ struct ScopeOwner {
 
 impl ScopeOwner {
     fn new(owner: &Owner) -> Self {
-        let Owner { noun, field, id, storage, table: _, access, module: _, link } = owner;
-        let (read, read_value) = read_owner(access, *id);
+        let Owner { noun, field, key, table: _, access, module: _, link } = owner;
+        let (read, read_value) = read_owner(access, *key);
         Self {
             noun: noun.to_string(),
             field: field.to_string(),
             link: link.as_ref().map_or_else(|| noun.to_string(), |link| format!("[{noun}]({})", link.rust())),
-            rust_type: rust_type(*id),
-            bound_type: match storage {
-                Storage::Integer => "i64",
-                Storage::Uuid => "Uuid",
-                Storage::Text => "&str",
-                Storage::UuidText => "String",
+            rust_type: key.rust_type(),
+            bound_type: match key {
+                KeyType::Integer => "i64",
+                KeyType::Uuid => "Uuid",
+                KeyType::Text => "&str",
+                KeyType::UuidText => "String",
             },
-            bound: match storage {
-                Storage::Integer | Storage::Uuid => format!("self.{field}"),
-                Storage::Text => format!("&self.{field}"),
-                Storage::UuidText => format!("self.{field}.to_string()"),
+            bound: match key {
+                KeyType::Integer | KeyType::Uuid => format!("self.{field}"),
+                KeyType::Text => format!("&self.{field}"),
+                KeyType::UuidText => format!("self.{field}.to_string()"),
             },
-            uses_uuid: *id == IdType::Uuid,
-            is_text: *id == IdType::Text,
+            uses_uuid: matches!(key, KeyType::Uuid | KeyType::UuidText),
+            is_text: *key == KeyType::Text,
             is_optional: access.steps.iter().any(|step| step.optional),
             read,
             read_value,
@@ -320,33 +321,33 @@ struct TestOwner {
 }
 
 /// The keys of two owners, in Rust.
-fn two_keys(id: IdType) -> (&'static str, &'static str) {
-    match id {
-        IdType::I64 => ("1", "2"),
-        IdType::Uuid => ("Uuid::from_u128(1)", "Uuid::from_u128(2)"),
-        IdType::Text => ("\"alice\"", "\"bob\""),
+fn two_keys(key: KeyType) -> (&'static str, &'static str) {
+    match key {
+        KeyType::Integer => ("1", "2"),
+        KeyType::Uuid | KeyType::UuidText => ("Uuid::from_u128(1)", "Uuid::from_u128(2)"),
+        KeyType::Text => ("\"alice\"", "\"bob\""),
     }
 }
 
-fn key_type(storage: Storage) -> &'static str {
-    match storage {
-        Storage::Integer => "i64",
-        Storage::Uuid => "Uuid",
-        Storage::Text | Storage::UuidText => "String",
+fn key_type(key: KeyType) -> &'static str {
+    match key {
+        KeyType::Integer => "i64",
+        KeyType::Uuid => "Uuid",
+        KeyType::Text | KeyType::UuidText => "String",
     }
 }
 
-fn least_key(storage: Storage) -> &'static str {
-    match storage {
-        Storage::Integer => "i64::MIN",
-        Storage::Uuid => "Uuid::nil()",
-        Storage::Text | Storage::UuidText => "String::new()",
+fn least_key(key: KeyType) -> &'static str {
+    match key {
+        KeyType::Integer => "i64::MIN",
+        KeyType::Uuid => "Uuid::nil()",
+        KeyType::Text | KeyType::UuidText => "String::new()",
     }
 }
 
 /// The statements that read an owner's id from `self`, and the expression of the id. What is absent on the way ends the
 /// call with `NoOwner`.
-fn read_owner(access: &Access, id: IdType) -> (Vec<String>, String) {
+fn read_owner(access: &Access, key: KeyType) -> (Vec<String>, String) {
     let (last, way) = access.steps.split_last().expect("an access has at least one step");
     let is_call = |text: &str| text.ends_with("()");
     let mut statements = Vec::new();
@@ -363,10 +364,10 @@ fn read_owner(access: &Access, id: IdType) -> (Vec<String>, String) {
     }
     place = format!("{place}.{}", last.text);
     let call = is_call(&last.text);
-    let assumed = match id {
-        IdType::I64 => Seen::I64,
-        IdType::Uuid => Seen::Uuid,
-        IdType::Text => Seen::String,
+    let assumed = match key {
+        KeyType::Integer => Seen::I64,
+        KeyType::Uuid | KeyType::UuidText => Seen::Uuid,
+        KeyType::Text => Seen::String,
     };
     let seen = access.id.as_ref().unwrap_or(&assumed);
     if last.optional {
@@ -397,19 +398,11 @@ fn convert(place: &str, seen: &Seen, owned: bool) -> String {
     }
 }
 
-pub fn rust_type(id: IdType) -> &'static str {
-    match id {
-        IdType::I64 => "i64",
-        IdType::Uuid => "Uuid",
-        IdType::Text => "String",
-    }
-}
-
-fn example(id: IdType) -> &'static str {
-    match id {
-        IdType::I64 => "123",
-        IdType::Uuid => r#""01890a5d-…""#,
-        IdType::Text => r#""alice""#,
+fn example(key: KeyType) -> &'static str {
+    match key {
+        KeyType::Integer => "123",
+        KeyType::Uuid | KeyType::UuidText => r#""01890a5d-…""#,
+        KeyType::Text => r#""alice""#,
     }
 }
 
@@ -438,26 +431,39 @@ struct Main<'a> {
     migrations: String,
 }
 
-/// The files of a module below its directory, and the module itself first.
+/// The module itself, without a name, and the modules below it: `scope`, `store`, `store/messages`.
 pub type Files = Vec<(Option<&'static str>, String)>;
 
 macro_rules! plain {
-    ($directory:literal, $module:literal, $($name:literal),*) => {
+    ($module:literal, $($name:literal),*) => {
         vec![
             (None, include_str!(concat!("../templates/runtime/", $module, ".rs")).to_owned()),
-            $((Some($name), include_str!(concat!("../templates/runtime/", $directory, $name, ".rs")).to_owned()),)*
+            $((Some($name), include_str!(concat!("../templates/runtime/", $name, ".rs")).to_owned()),)*
         ]
     };
 }
 
 /// The agent runtime, which is the same in every host: plain Rust that this package tests in place.
 pub fn runtime() -> Files {
-    plain!("", "sagents", "display", "extensions", "json", "message", "persistence", "serializer", "state", "todo")
-}
-
-/// The module `session` of the runtime.
-pub fn sessions() -> Files {
-    plain!("session/", "session", "coordinator", "event", "handle", "options", "registry", "state", "task")
+    plain!(
+        "sagents",
+        "display",
+        "extensions",
+        "json",
+        "message",
+        "persistence",
+        "serializer",
+        "session",
+        "session/coordinator",
+        "session/event",
+        "session/handle",
+        "session/options",
+        "session/registry",
+        "session/state",
+        "session/task",
+        "state",
+        "todo"
+    )
 }
 
 /// The `main` of a new package.
@@ -473,16 +479,16 @@ pub fn main(options: &Options, package: &str) -> String {
     let scope_type = if is_taken { &scope_public } else { name };
     let scope = match &options.owner {
         Some(owner) => {
-            let id = match owner.id {
-                IdType::I64 => "1",
-                IdType::Uuid => "Uuid::from_u128(1)",
-                IdType::Text => "\"alice\".to_owned()",
+            let id = match owner.key {
+                KeyType::Integer => "1",
+                KeyType::Uuid | KeyType::UuidText => "Uuid::from_u128(1)",
+                KeyType::Text => "\"alice\".to_owned()",
             };
             format!("{scope_type} {{ {}: {id} }}", owner.field)
         }
         None => scope_type.clone(),
     };
-    let uses_uuid = options.owner.as_ref().is_some_and(|owner| owner.id == IdType::Uuid);
+    let uses_uuid = options.owner.as_ref().is_some_and(|owner| matches!(owner.key, KeyType::Uuid | KeyType::UuidText));
     let migrations = match options.migrations.as_str() {
         "migrations" => String::new(),
         other => format!("\"./{other}\""),
@@ -515,7 +521,10 @@ pub fn scope_type(options: &Options, public: bool) -> String {
     match &options.owner {
         Some(owner) => {
             let noun = &owner.noun;
-            let ty = if owner.id == IdType::Uuid { "uuid::Uuid" } else { rust_type(owner.id) };
+            let ty = match owner.key {
+                KeyType::Uuid | KeyType::UuidText => "uuid::Uuid",
+                KeyType::Integer | KeyType::Text => owner.key.rust_type(),
+            };
             format!(
                 "/// On whose behalf a call is made. What belongs to the {noun} is reached through one.\n\
                  #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
@@ -535,7 +544,7 @@ fn stand_in(owner: &Owner, database: Database) -> Option<StandIn> {
     let schema = table.schema.as_ref().map(|schema| database.quote(schema));
     let name = schema.as_ref().map_or_else(|| name.clone(), |schema| format!("{schema}.{name}"));
     let make_schema = schema.map(|schema| format!("CREATE SCHEMA IF NOT EXISTS {schema}; ")).unwrap_or_default();
-    let kind = database.column_type(owner.storage.kind());
+    let kind = database.column_type(owner.key.column());
     Some(StandIn {
         create: format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY)"),
         insert: format!("INSERT INTO {name} ({key}) VALUES ($1)"),
@@ -561,24 +570,24 @@ mod tests {
     #[test]
     fn an_owner_is_read_through_whatever_is_on_the_way() {
         let cases = [
-            (access(&[("user", false), ("id", false)], Seen::I64), IdType::I64, "", "self.user.id"),
+            (access(&[("user", false), ("id", false)], Seen::I64), KeyType::Integer, "", "self.user.id"),
             (
                 access(&[("user", true), ("id", false)], Seen::SmallInt),
-                IdType::I64,
+                KeyType::Integer,
                 "let user = self.user.as_ref().ok_or(Error::NoOwner)?;",
                 "i64::from(user.id)",
             ),
             (
                 access(&[("user_id", true)], Seen::String),
-                IdType::Text,
+                KeyType::Text,
                 "",
                 "self.user_id.clone().ok_or(Error::NoOwner)?",
             ),
-            (access(&[("user_id()", false)], Seen::Str), IdType::Text, "", "self.user_id().to_string()"),
-            (access(&[("id()", false)], Seen::Ref(Box::new(Seen::Uuid))), IdType::Uuid, "", "*self.id()"),
+            (access(&[("user_id()", false)], Seen::Str), KeyType::Text, "", "self.user_id().to_string()"),
+            (access(&[("id()", false)], Seen::Ref(Box::new(Seen::Uuid))), KeyType::Uuid, "", "*self.id()"),
             (
                 access(&[("user()", true), ("id", false)], Seen::Uuid),
-                IdType::Uuid,
+                KeyType::Uuid,
                 "let user = self.user().ok_or(Error::NoOwner)?;",
                 "user.id",
             ),

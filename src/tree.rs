@@ -18,7 +18,7 @@ pub struct Tree {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     Missing,
     File,
     Directory,
@@ -29,8 +29,8 @@ impl Tree {
         Self { root: root.into(), overlay: BTreeMap::new(), pending: BTreeMap::new() }
     }
 
-    /// Lays a file over the disk: it reads as if it were already there.
-    pub fn lay(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<String>) {
+    /// Puts a file over the disk: it reads as if it were already there.
+    pub fn overlay(&mut self, path: impl Into<Utf8PathBuf>, text: impl Into<String>) {
         self.overlay.insert(path.into(), text.into());
     }
 
@@ -63,26 +63,26 @@ impl Tree {
         }
     }
 
-    pub fn kind(&self, path: &Utf8Path) -> Kind {
+    pub fn kind(&self, path: &Utf8Path) -> FileKind {
         let full = self.root.join(path);
         let is_file = || match self.pending.get(path) {
             Some(pending) => pending.is_some(),
             None => full.is_file(),
         };
         if self.overlay.contains_key(path) || is_file() {
-            Kind::File
+            FileKind::File
         } else if full.is_dir() || self.pending_in(path).next().is_some() {
-            Kind::Directory
+            FileKind::Directory
         } else {
-            Kind::Missing
+            FileKind::Missing
         }
     }
 
     pub fn is_file(&self, path: &Utf8Path) -> bool {
-        self.kind(path) == Kind::File
+        self.kind(path) == FileKind::File
     }
 
-    /// The names in a directory, sorted; none if there is no such directory. Laid files are not listed, nor are names
+    /// The names in a directory, sorted; none if there is no such directory. Files of the overlay are not listed, nor are names
     /// that are not UTF-8: no module and no migration has one.
     pub fn list(&self, path: &Utf8Path) -> Result<Vec<String>> {
         let entries = match std::fs::read_dir(self.root.join(path)) {
@@ -121,9 +121,9 @@ impl Tree {
                 let path = here.join(&name);
                 let is_foreign = here.as_str().is_empty() && NO_MODULES.contains(&name.as_str());
                 match self.kind(&path) {
-                    Kind::File => files.push(path),
-                    Kind::Directory if !name.starts_with('.') && !is_foreign => open.push(path),
-                    Kind::Directory | Kind::Missing => {}
+                    FileKind::File => files.push(path),
+                    FileKind::Directory if !name.starts_with('.') && !is_foreign => open.push(path),
+                    FileKind::Directory | FileKind::Missing => {}
                 }
             }
         }

@@ -20,15 +20,16 @@ pub fn run(args: &Look, io: &Io) -> Result<Ending> {
     for context in recorded_contexts(&host, path, contexts)? {
         let key = context.key();
         let outcome = generation(&host, &Request::recorded(path, context), Utc::now());
-        verdicts.push(Verdict::of(&key, outcome.as_ref().map(|generated| generated.changes.as_slice())));
-        if let Ok(generated) = &outcome {
-            host.pend(&generated.changes)?;
+        let changes = outcome.map(|generated| generated.changes);
+        if let Ok(changes) = &changes {
+            host.pend(changes)?;
         }
+        verdicts.push(Verdict::of(&key, changes));
     }
     let output = if *json { report::check_json(&verdicts) } else { report::check(&verdicts) };
     let failure = match verdict::worst(&verdicts) {
         Exit::Success => None,
-        exit => Some(Failure::told(exit)),
+        exit => Some(Failure::reported(exit)),
     };
     Ok(Ending { output, failure })
 }

@@ -23,7 +23,7 @@ pub fn run(args: &Look, io: &Io) -> Result<Ending> {
         generations.push(generated);
     }
     let changes = || generations.iter().flat_map(|generated| &generated.changes);
-    let pending = changes().any(Change::writes).then(|| Failure::told(Exit::Pending));
+    let pending = changes().any(Change::writes).then(|| Failure::reported(Exit::Pending));
     let failure = undecided(&generations).or(pending);
     let output = if *json {
         let reports = generations.iter().map(|generation| Report { generation, dry_run: true }.value(None));

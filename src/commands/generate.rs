@@ -1,13 +1,11 @@
-//! `sagents gen persistence`: generates a context, or reruns over one.
-
-use std::io::BufRead as _;
+//! `sagents gen …`: what all generators share. A generator turns its arguments into a request, and may ask questions
+//! for that; the rest is here.
 
 use chrono::Utc;
-use heck::ToUpperCamelCase as _;
 
 use super::{Ending, begin, undecided, write};
 use crate::change;
-use crate::cli::Persistence;
+use crate::cli::GenerateArgs;
 use crate::failure::{Failure, Result};
 use crate::generation::{Request, generation, note_uncommitted};
 use crate::host::Host;
@@ -17,22 +15,19 @@ use crate::names::{self, ModulePath};
 use crate::options;
 use crate::report::{self, Report};
 
-pub fn run(args: &Persistence, io: &mut Io) -> Result<Ending> {
-    let Persistence { context, given, drop_old_owner, path, init, dry_run, diff, force, yes, json } = args;
+pub fn run<'a>(
+    args: &'a GenerateArgs,
+    context: &str,
+    io: &mut Io,
+    request: impl FnOnce(&Host, ModulePath, &mut Io) -> Result<Request<'a>>,
+) -> Result<Ending> {
+    let GenerateArgs { path, init, dry_run, diff, force: _, yes: _, json } = args;
     let dry_run = *dry_run || *diff;
     let place = io.place(path);
     let _lock = if dry_run { None } else { Some(begin(&place, io)?) };
     let host = open(&place, *init, context)?;
     let context = ModulePath::parse_context(context, &host.package)?;
-    let mut given = given.clone();
-    let is_scope_known = || -> Result<bool> {
-        let recorded = Recorded::read(&host.tree)?;
-        Ok(recorded.contexts.get(&context.key()).is_some_and(|recorded| recorded.scope.is_some()))
-    };
-    if given.scope.is_none() && !is_scope_known()? {
-        given.scope = ask_scope(&host.package, *yes, io);
-    }
-    let request = Request { context, path, given, drop_old_owner: *drop_old_owner, force: *force, creates: true };
+    let request = request(&host, context, io)?;
     let mut generated = generation(&host, &request, Utc::now())?;
     note_uncommitted(&mut generated, &host);
     let generated = [generated];
@@ -81,20 +76,4 @@ fn open(place: &Place, init: bool, context: &str) -> Result<Host> {
     })?;
     options::check_package(&package)?;
     Host::init(place, package)
-}
-
-/// Asks on a terminal; anywhere else nothing is ever asked.
-fn ask_scope(package: &str, yes: bool, io: &mut Io) -> Option<String> {
-    if !io.interactive {
-        return None;
-    }
-    let default = format!("{}.Accounts.Scope", package.to_upper_camel_case());
-    if yes {
-        return Some(default);
-    }
-    io.complain(&report::ask_scope(&default));
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).ok()?;
-    let answer = answer.trim();
-    Some(if answer.is_empty() { default } else { answer.to_owned() })
 }

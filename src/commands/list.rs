@@ -3,6 +3,7 @@
 use super::{Ending, recorded_context};
 use crate::cli::List;
 use crate::failure::Result;
+use crate::given::Given;
 use crate::host::Host;
 use crate::io::Io;
 use crate::memory::{Last, Recorded};
@@ -17,8 +18,8 @@ pub fn run(args: &List, io: &Io) -> Result<Ending> {
     for (key, given) in &recorded.contexts {
         let context = recorded_context(key)?;
         let last = Last::read(&host.tree, &context)?;
-        let (given, _) = options::carry(&crate::given::Given::default(), Some(given), last.resolved.as_ref(), &host);
-        contexts.push(Options::resolve(context, &given, &host, &recorded, &last)?.resolved());
+        let carried = options::carry(&Given::default(), Some(given), last.resolved.as_ref(), &host);
+        contexts.push(Options::resolve(context, &carried, &host, &recorded, &last)?.resolved());
     }
     Ok(Ending::success(if *json { report::list_json(&contexts) } else { report::list(&contexts) }))
 }

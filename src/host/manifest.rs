@@ -59,7 +59,7 @@ pub struct Sqlx {
 #[derive(Debug)]
 pub struct Wiring {
     pub text: String,
-    /// Each changed entry as it now stands, in one line. A comment names its table unless that is `[dependencies]`.
+    /// Each changed entry as it is now, in one line. A comment names its table unless that is `[dependencies]`.
     pub lines: Vec<String>,
 }
 
@@ -153,6 +153,6 @@ fn parse(path: &Utf8Path, text: &str) -> Result<Document<String>> {
         let line = above.matches('\n').count() + 1;
         let column = above.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
         Failure::usage(format!("{path}:{line}:{column}: {}", error.message()))
-            .help(format!("mend {path}, then run this again"))
+            .help(format!("fix {path}, then run this again"))
     })
 }

@@ -17,9 +17,9 @@ use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::tree::Tree;
 
-/// How the host writes its migrations.
+/// How the host names its migrations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Habit {
+pub struct MigrationStyle {
     pub reversible: bool,
     pub versions: Versions,
 }
@@ -31,10 +31,17 @@ pub enum Versions {
 }
 
 #[derive(Debug)]
+pub struct Script {
+    /// The name of its file.
+    pub name: String,
+    pub text: String,
+}
+
+#[derive(Debug)]
 pub struct Migrations {
-    /// The names of the scripts, in order.
-    pub files: Vec<String>,
-    pub habit: Habit,
+    /// In the order in which they run.
+    pub scripts: Vec<Script>,
+    pub style: MigrationStyle,
     /// The newest version that is taken.
     pub last: Option<i64>,
     /// The tables after all migrations have run.
@@ -50,38 +57,43 @@ pub fn read(tree: &Tree, directory: &Utf8Path, database: Database) -> Result<Mig
         ))
         .help("name the directory of sqlx's migrations with --migrations, also if there is none yet"));
     }
-    let mut scripts: Vec<_> = files.iter().filter_map(|name| Script::of(name)).collect();
-    scripts.retain(|script| tree.is_file(&directory.join(script.file)));
-    scripts.sort_by_key(|script| (script.version, script.kind));
+    let mut names: Vec<_> = files.iter().filter_map(|name| ScriptName::parse(name)).collect();
+    names.retain(|name| tree.is_file(&directory.join(name.file)));
+    names.sort_by_key(|name| (name.version, name.direction));
     let mut catalog = Catalog::new(database);
-    for script in scripts.iter().filter(|script| script.kind != Kind::Down) {
-        catalog.apply(&tree.read(&directory.join(script.file))?.unwrap_or_default());
+    let mut scripts = Vec::new();
+    for name in &names {
+        let text = tree.read(&directory.join(name.file))?.unwrap_or_default();
+        if name.direction != Direction::Down {
+            catalog.apply(&text);
+        }
+        scripts.push(Script { name: name.file.to_owned(), text });
     }
-    let last = scripts.last().map(|script| script.version);
-    let files = scripts.iter().map(|script| script.file.to_owned()).collect();
-    Ok(Migrations { files, habit: habit(&scripts), last, catalog })
+    let last = names.last().map(|name| name.version);
+    Ok(Migrations { scripts, style: style(&names), last, catalog })
 }
 
 impl Migrations {
     /// Pairs of scripts that have one version, and are not the two directions of one migration.
     pub fn same_version(&self) -> Vec<(&str, &str)> {
-        let scripts: Vec<_> = self.files.iter().filter_map(|file| Script::of(file)).collect();
-        let is_same = |pair: &&[Script]| {
-            pair[0].version == pair[1].version && (pair[0].kind, pair[1].kind) != (Kind::Down, Kind::Up)
+        let names: Vec<_> = self.scripts.iter().filter_map(|script| ScriptName::parse(&script.name)).collect();
+        let is_same = |pair: &&[ScriptName]| {
+            let directions = (pair[0].direction, pair[1].direction);
+            pair[0].version == pair[1].version && directions != (Direction::Down, Direction::Up)
         };
-        scripts.windows(2).filter(is_same).map(|pair| (pair[0].file, pair[1].file)).collect()
+        names.windows(2).filter(is_same).map(|pair| (pair[0].file, pair[1].file)).collect()
     }
 
     /// The version for a new migration, later than all there. `now` is the clock as a value.
     pub fn next_version(&self, now: chrono::DateTime<chrono::Utc>) -> Result<String> {
         let Some(following) = self.last.unwrap_or(0).checked_add(1) else {
-            let newest = self.files.last().map_or("the newest migration", String::as_str);
+            let newest = self.scripts.last().map_or("the newest migration", |script| script.name.as_str());
             return Err(Failure::decision(format!(
                 "{newest} has the largest version that there is, so none can follow"
             ))
             .help("give that migration a smaller version, or name another directory with --migrations"));
         };
-        Ok(match self.habit.versions {
+        Ok(match self.style.versions {
             Versions::Sequential { width } => format!("{following:0width$}"),
             Versions::Timestamp => {
                 let stamp = now.format("%Y%m%d%H%M%S").to_string();
@@ -92,53 +104,54 @@ impl Migrations {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Simple,
+enum Direction {
+    /// A migration that cannot be reverted.
+    Only,
     Down,
     Up,
 }
 
 /// A file that sqlx takes for a migration: `<VERSION>_<DESCRIPTION>.sql`.
-struct Script<'a> {
+struct ScriptName<'a> {
     file: &'a str,
     version: i64,
     width: usize,
-    kind: Kind,
+    direction: Direction,
 }
 
-impl<'a> Script<'a> {
-    fn of(file: &'a str) -> Option<Self> {
+impl<'a> ScriptName<'a> {
+    fn parse(file: &'a str) -> Option<Self> {
         let (version, description) = file.split_once('_')?;
         let stem = description.strip_suffix(".sql")?;
         if !version.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        let kind = match stem.rsplit_once('.') {
-            Some((_, "up")) => Kind::Up,
-            Some((_, "down")) => Kind::Down,
-            _ => Kind::Simple,
+        let direction = match stem.rsplit_once('.') {
+            Some((_, "up")) => Direction::Up,
+            Some((_, "down")) => Direction::Down,
+            _ => Direction::Only,
         };
-        Some(Self { file, version: version.parse().ok()?, width: version.len(), kind })
+        Some(Self { file, version: version.parse().ok()?, width: version.len(), direction })
     }
 }
 
 /// sqlx passes over most files, but refuses to run where one of these is.
 fn is_foreign(file: &str) -> bool {
-    Utf8Path::new(file).extension() == Some("sql") && file.contains('_') && Script::of(file).is_none()
+    Utf8Path::new(file).extension() == Some("sql") && file.contains('_') && ScriptName::parse(file).is_none()
 }
 
-fn habit(scripts: &[Script]) -> Habit {
+fn style(names: &[ScriptName]) -> MigrationStyle {
     // Even a stamp of `YYYYMMDDHHMM` is larger than this.
     const SMALLEST_TIMESTAMP: i64 = 100_000_000_000;
-    let Some(newest) = scripts.last() else {
-        return Habit { reversible: true, versions: Versions::Timestamp };
+    let Some(newest) = names.last() else {
+        return MigrationStyle { reversible: true, versions: Versions::Timestamp };
     };
     let versions = if newest.version < SMALLEST_TIMESTAMP {
         Versions::Sequential { width: newest.width }
     } else {
         Versions::Timestamp
     };
-    Habit { reversible: newest.kind == Kind::Up, versions }
+    MigrationStyle { reversible: newest.direction == Direction::Up, versions }
 }
 
 /// A column's definition with other names for the columns that its conditions and expressions are about.

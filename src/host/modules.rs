@@ -19,7 +19,7 @@ use crate::tree::Tree;
 
 /// How the host names the file of a module that has children: `chat.rs` beside `chat/`, or `chat/mod.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
+pub enum ModuleStyle {
     Flat,
     ModRs,
 }
@@ -30,7 +30,7 @@ pub struct Crate {
     /// Relative to the package: `src/lib.rs`.
     pub root: Utf8PathBuf,
     pub library: bool,
-    pub style: Style,
+    pub style: ModuleStyle,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,12 +63,12 @@ pub struct Declaration<'a> {
     pub public: bool,
 }
 
-/// The style that a crate already has; [`Style::Flat`] if nothing shows one.
-pub fn style(tree: &Tree, root: &Utf8Path) -> Result<Style> {
+/// The style that a crate already has; [`ModuleStyle::Flat`] if nothing shows one.
+pub fn style(tree: &Tree, root: &Utf8Path) -> Result<ModuleStyle> {
     let files = tree.sources(directory_of(root))?;
     let has_mod_rs = files.iter().any(|file| file.file_name() == Some("mod.rs"));
     let is_flat = files.iter().any(|file| files.binary_search(&directory_of(file).with_extension("rs")).is_ok());
-    Ok(if has_mod_rs && !is_flat { Style::ModRs } else { Style::Flat })
+    Ok(if has_mod_rs && !is_flat { ModuleStyle::ModRs } else { ModuleStyle::Flat })
 }
 
 /// Follows `mod` declarations from the crate's root. What exists only under `cfg(test)` counts as not declared.
@@ -77,7 +77,7 @@ pub fn find(tree: &Tree, krate: &Crate, path: &[Name]) -> Result<Found> {
     let mut module = Module { file: krate.root.clone(), directory, public: krate.library };
     for (depth, name) in path.iter().enumerate() {
         let text = tree.read(&module.file)?.ok_or_else(|| {
-            Failure::usage(format!("{} does not exist", module.file)).help("create it, or mend Cargo.toml")
+            Failure::usage(format!("{} does not exist", module.file)).help("create it, or fix Cargo.toml")
         })?;
         let source = parse(&module.file, &text)?;
         let declarations: Vec<_> = declarations(&source, name).filter(|item| !is_for_tests(&item.attrs)).collect();
@@ -95,8 +95,8 @@ pub fn find(tree: &Tree, krate: &Crate, path: &[Name]) -> Result<Found> {
 /// Where the file of a new child module goes.
 pub fn new_file(krate: &Crate, parent: &Module, name: &Name) -> Utf8PathBuf {
     match krate.style {
-        Style::Flat => parent.directory.join(format!("{name}.rs")),
-        Style::ModRs => parent.directory.join(name.as_str()).join("mod.rs"),
+        ModuleStyle::Flat => parent.directory.join(format!("{name}.rs")),
+        ModuleStyle::ModRs => parent.directory.join(name.as_str()).join("mod.rs"),
     }
 }
 
@@ -141,14 +141,14 @@ pub fn parse(file: &Utf8Path, text: &str) -> Result<syn::File> {
     syn::parse_file(text).map_err(|error| {
         let start = error.span().start();
         let reason = match error.to_string() {
-            // The words of a lexer, which do not say what it stumbled over.
+            // The words of a lexer, which do not name the cause.
             words if words == "cannot parse string into token stream" => {
                 "something here is not closed, or is no Rust at all".to_owned()
             }
             words => words,
         };
         Failure::usage(format!("{file}:{}:{}: {reason}", start.line, start.column + 1))
-            .help(format!("mend {file}, then run this again"))
+            .help(format!("fix {file}, then run this again"))
     })
 }
 
@@ -319,7 +319,7 @@ impl<'a> Source<'a> {
         format!("{above}{before}{line}{newline}{after}{below}")
     }
 
-    /// What stands between an item and the one before it. Behind the last item that is the rest of the file.
+    /// What is between an item and the one before it. Behind the last item that is the rest of the file.
     fn above(&self, index: usize) -> Gap<'a> {
         let behind = if index == 0 { self.top } else { Some(self.spans[index - 1].end) };
         let start = behind.unwrap_or(self.skipped);

@@ -13,14 +13,14 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub use self::access::{Access, IdType, Owner, Seen, Step, follow, infer};
+pub use self::access::{Access, Owner, Seen, Step, follow, infer};
 pub use self::definition::Definition;
 
 use std::ops::Range;
 
 use syn::spanned::Spanned as _;
 
-use self::reader::{Entry, FUEL, Reader};
+use self::reader::{FUEL, Meaning, Reader};
 use crate::failure::{Failure, Result};
 use crate::host::modules::Crate;
 use crate::names::{self, ModulePath, Name, TypePath};
@@ -48,8 +48,8 @@ pub fn lookup(tree: &Tree, krate: &Crate, ty: &TypePath, context: &ModulePath) -
     let mut definitions = Vec::new();
     for entry in reader.variants(&[], &path_of(ty), FUEL)? {
         match entry {
-            Entry::Absent | Entry::Module(_) => {}
-            Entry::Made(maker) => return Ok(Lookup::Made(maker)),
+            Meaning::Absent | Meaning::Module(_) => {}
+            Meaning::Made(maker) => return Ok(Lookup::Made(maker)),
             entry => match reader.define(entry)? {
                 Some(definition) => definitions.push(definition),
                 None => return Ok(Lookup::Opaque),
@@ -92,7 +92,7 @@ pub fn refuse_taken(tree: &Tree, krate: &Crate, parent: &[Name], name: &Name) ->
         .help(help))
 }
 
-/// Where a struct that was put into a file stands, if it is as it was. Formatting does not count.
+/// Where a struct that was put into a file is, if it is as it was. Formatting does not count.
 pub fn untouched(text: &str, created: &str) -> Option<Range<usize>> {
     let name = syn::parse_str::<syn::ItemStruct>(created).ok()?.ident;
     let plain = text.trim_start_matches('\u{feff}');

@@ -1,16 +1,16 @@
-//! The owner's key: the column that a foreign key can name, how the database stores it, and the Rust type of the id.
-//! What a migration declares decides; a flag may choose only where the declaration leaves a choice.
+//! The owner's key: the column that a foreign key can name, and its type. What a migration declares decides; a flag may
+//! choose only where the declaration leaves a choice.
 
-use crate::database::{Class, Database};
+use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{Table, TableName};
-use crate::host::source::{IdType, Seen};
+use crate::host::source::Seen;
+use crate::key::KeyType;
 use crate::names;
-use crate::schema::Kind;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerTable {
-    /// Where it is, if not beside our tables, or if a person said so.
+    /// Where it is, if not beside our tables, or if a person named it.
     pub schema: Option<String>,
     pub name: String,
     pub key: String,
@@ -36,26 +36,6 @@ impl OwnerTable {
     /// As a person would write it.
     pub fn shown(&self) -> String {
         self.schema.iter().chain([&self.name]).cloned().collect::<Vec<_>>().join(".")
-    }
-}
-
-/// How the owner's key is stored in its own table, and so in ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Storage {
-    Integer,
-    Text,
-    Uuid,
-    /// A UUID as text.
-    UuidText,
-}
-
-impl Storage {
-    pub fn kind(self) -> Kind {
-        match self {
-            Self::Integer => Kind::BigInteger,
-            Self::Text | Self::UuidText => Kind::Text,
-            Self::Uuid => Kind::Uuid,
-        }
     }
 }
 
@@ -121,13 +101,13 @@ pub(super) fn key_of(table: &Table) -> Result<(OwnerTable, Option<String>)> {
     Ok((OwnerTable { schema: schema.clone(), name: name.clone(), key: key.to_owned() }, declared))
 }
 
-/// How a column that is declared so is stored.
-pub(super) fn stored(
+/// The type of a key that is declared so.
+pub(super) fn type_of(
     table: &OwnerTable,
     declared: &str,
-    wanted: Option<IdType>,
+    wanted: Option<KeyType>,
     database: Database,
-) -> Result<(IdType, Storage)> {
+) -> Result<KeyType> {
     let contradiction = |shown: &str| {
         Err(Failure::usage(format!(
             "--owner-id: the key `{}` of table `{}` is declared `{declared}`, so it is {shown}",
@@ -135,22 +115,20 @@ pub(super) fn stored(
         ))
         .help("leave --owner-id out, or name another table with --owner-table"))
     };
-    match (database.storage_class(declared), wanted) {
-        (Some(Class::Integer), None | Some(IdType::I64)) => Ok((IdType::I64, Storage::Integer)),
-        (Some(Class::Integer), Some(_)) => contradiction("i64"),
-        (Some(Class::Text), None | Some(IdType::Text)) => Ok((IdType::Text, Storage::Text)),
-        (Some(Class::Text), Some(IdType::Uuid)) => Ok((IdType::Uuid, Storage::UuidText)),
-        (Some(Class::Text), Some(IdType::I64)) => contradiction("text, or uuid as text"),
-        (Some(Class::Uuid), None | Some(IdType::Uuid)) => Ok((IdType::Uuid, Storage::Uuid)),
-        (Some(Class::Uuid), Some(_)) => contradiction("uuid"),
-        (None, Some(id)) if database.compares_any_types() => Ok((id, storage_of(id))),
+    match (database.key_type(declared), wanted) {
+        (Some(stored), None) => Ok(stored),
+        (Some(stored), Some(wanted)) if stored == wanted => Ok(stored),
+        (Some(KeyType::Text), Some(KeyType::Uuid | KeyType::UuidText)) => Ok(KeyType::UuidText),
+        (Some(KeyType::Text), Some(_)) => contradiction("text, or uuid as text"),
+        (Some(stored), Some(_)) => contradiction(stored.name()),
+        (None, Some(wanted)) if database.compares_any_types() => Ok(wanted),
         (None, None) if database.compares_any_types() => {
             let shown = if declared.is_empty() { "without a type".to_owned() } else { format!("`{declared}`") };
             Err(Failure::decision(format!(
-                "the key `{}` of table `{}` is declared {shown}, which does not say what it holds",
+                "the key `{}` of table `{}` is declared {shown}, so its type is not known",
                 table.key, table.name
             ))
-            .help("say it with `--owner-id i64`, `--owner-id uuid` or `--owner-id text`"))
+            .help("name it with `--owner-id i64`, `--owner-id uuid` or `--owner-id text`"))
         }
         (None, _) => Err(Failure::decision(format!(
             "the key `{}` of table `{}` is declared `{declared}`, which no integer, uuid or text can refer to",
@@ -160,56 +138,22 @@ pub(super) fn stored(
     }
 }
 
-pub(super) fn storage_of(id: IdType) -> Storage {
-    match id {
-        IdType::I64 => Storage::Integer,
-        IdType::Uuid => Storage::Uuid,
-        IdType::Text => Storage::Text,
+/// The type that a field of a key has, if the scope is created with it.
+pub(super) fn seen(key: KeyType) -> Seen {
+    match key {
+        KeyType::Integer => Seen::I64,
+        KeyType::Uuid | KeyType::UuidText => Seen::Uuid,
+        KeyType::Text => Seen::String,
     }
 }
 
-pub(super) fn parse_id(text: &str) -> Result<IdType> {
-    match text {
-        "i64" => Ok(IdType::I64),
-        "uuid" => Ok(IdType::Uuid),
-        "text" => Ok(IdType::Text),
-        _ => {
-            Err(Failure::usage(format!("--owner-id: `{text}` is not a type of key"))
-                .help("use `i64`, `uuid` or `text`"))
-        }
-    }
-}
-
-pub(super) fn id_name(id: IdType) -> &'static str {
-    match id {
-        IdType::I64 => "i64",
-        IdType::Uuid => "uuid",
-        IdType::Text => "text",
-    }
-}
-
-pub(super) fn rust_type(id: IdType) -> &'static str {
-    match id {
-        IdType::I64 => "i64",
-        IdType::Uuid => "Uuid",
-        IdType::Text => "String",
-    }
-}
-
-pub(super) fn seen(id: IdType) -> Seen {
-    match id {
-        IdType::I64 => Seen::I64,
-        IdType::Uuid => Seen::Uuid,
-        IdType::Text => Seen::String,
-    }
-}
-
-pub(super) fn id_of(seen: &Seen) -> Option<IdType> {
+/// The key that a type in the source can hold. Whether a UUID is stored as text is not known there.
+pub(super) fn held(seen: &Seen) -> Option<KeyType> {
     match seen {
-        Seen::I64 | Seen::SmallInt => Some(IdType::I64),
-        Seen::Uuid => Some(IdType::Uuid),
-        Seen::String | Seen::Str => Some(IdType::Text),
-        Seen::Ref(inner) => id_of(inner),
+        Seen::I64 | Seen::SmallInt => Some(KeyType::Integer),
+        Seen::Uuid => Some(KeyType::Uuid),
+        Seen::String | Seen::Str => Some(KeyType::Text),
+        Seen::Ref(inner) => held(inner),
         Seen::Other(_) => None,
     }
 }

@@ -3,25 +3,26 @@
 
 use camino::Utf8Path;
 
-use super::key::{self, OwnerTable, Storage, check_table, id_of, key_of, rust_type, seen, storage_of, stored};
+use super::key::{OwnerTable, check_table, held, key_of, seen, type_of};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
-use crate::host::migrations::{Migrations, Table};
-use crate::host::source::{self, Access, IdType, Lookup, Seen, Step};
+use crate::host::migrations::{Catalog, Table};
+use crate::host::source::{self, Access, Lookup, Seen, Step};
+use crate::key::KeyType;
 use crate::names::{ModulePath, Name, TypePath, plural};
+use crate::note::Note;
 use crate::schema;
 
 #[derive(Debug)]
 pub struct Owner {
     pub noun: Name,
     pub field: Name,
-    pub id: IdType,
-    pub storage: Storage,
+    pub key: KeyType,
     pub table: Option<OwnerTable>,
     pub access: Access,
-    /// Its Rust type, if that was said.
+    /// Its Rust type, if that was given.
     pub module: Option<TypePath>,
     /// The owner's type, if it can be linked to.
     pub link: Option<TypePath>,
@@ -33,7 +34,7 @@ pub(super) struct Inquiry<'a> {
     pub(super) scope: &'a TypePath,
     pub(super) given: &'a Given,
     pub(super) host: &'a Host,
-    pub(super) migrations: &'a Migrations,
+    pub(super) catalog: &'a Catalog,
     pub(super) directory: &'a Utf8Path,
 }
 
@@ -43,7 +44,7 @@ impl Inquiry<'_> {
         noun: &str,
         database: Database,
         lookup: &Lookup,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Result<Owner> {
         let noun = Name::parse_plain("--owner-type", noun)?;
         let field = match &self.given.owner_field {
@@ -51,35 +52,32 @@ impl Inquiry<'_> {
             None => Name::parse_plain("--owner-field", &format!("{noun}_id"))?,
         };
         check_field(&field, database)?;
-        let wanted = self.given.owner_id.as_deref().map(key::parse_id).transpose()?;
+        let wanted = self.given.owner_id.as_deref().map(KeyType::parse).transpose()?;
         let module = self.owner_module()?;
         let table = self.owner_table(&noun, module.as_ref(), database, notes)?;
-        let key = table.as_ref().map_or("id", |(table, _)| table.key.as_str());
-        let mut access = self.access(&noun, &field, key, module.as_ref(), lookup)?;
+        let column = table.as_ref().map_or("id", |(table, _)| table.key.as_str());
+        let mut access = self.access(&noun, &field, column, module.as_ref(), lookup)?;
         let declared = table.as_ref().and_then(|(table, declared)| Some((table, declared.as_deref()?)));
-        let (id, storage) = match declared {
-            Some((table, declared)) => stored(table, declared, wanted, database)?,
-            None => {
-                let id = wanted.or_else(|| access.id.as_ref().and_then(id_of)).unwrap_or(IdType::I64);
-                (id, storage_of(id))
-            }
+        let key = match declared {
+            Some((table, declared)) => type_of(table, declared, wanted, database)?,
+            None => wanted.or_else(|| access.id.as_ref().and_then(held)).unwrap_or(KeyType::Integer),
         };
+        let fits = |seen: &Seen| held(seen).is_some_and(|held| held.rust_type() == key.rust_type());
         match &access.id {
             // A scope that is created gets a field of the right type.
-            _ if matches!(lookup, Lookup::Absent) => access.id = Some(seen(id)),
-            Some(seen) if id_of(seen) != Some(id) => {
-                return Err(self.wrong_type(&access, seen, id, declared.map(|(table, _)| table)));
+            _ if matches!(lookup, Lookup::Absent) => access.id = Some(seen(key)),
+            Some(seen) if !fits(seen) => {
+                return Err(self.wrong_type(&access, seen, key, declared.map(|(table, _)| table)));
             }
             Some(_) => {}
-            None => notes.push(format!(
-                "The type of `{}` in {} cannot be seen; it is taken to be {}.",
-                access.shown(),
-                self.scope.rust(),
-                rust_type(id)
-            )),
+            None => notes.push(Note::AssumedType {
+                path: access.shown(),
+                scope: self.scope.rust(),
+                rust_type: key.rust_type(),
+            }),
         }
         let link = self.link(&noun, module.clone())?;
-        Ok(Owner { noun, field, id, storage, table: table.map(|(table, _)| table), access, module, link })
+        Ok(Owner { noun, field, key, table: table.map(|(table, _)| table), access, module, link })
     }
 
     /// With `--owner-type none`, an option about the owner contradicts it.
@@ -125,7 +123,7 @@ impl Inquiry<'_> {
         noun: &Name,
         module: Option<&TypePath>,
         database: Database,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Result<Option<(OwnerTable, Option<String>)>> {
         match self.given.owner_table.as_deref() {
             Some("none") => Ok(None),
@@ -139,11 +137,11 @@ impl Inquiry<'_> {
         &self,
         name: &str,
         database: Database,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Result<(OwnerTable, Option<String>)> {
         check_table(name)?;
         refuse_temporary(name, database)?;
-        let catalog = &self.migrations.catalog;
+        let catalog = self.catalog;
         let named = OwnerTable::named(name, database);
         if let Some(table) = catalog.find(&named.place(database)) {
             let (found, declared) = key_of(table)?;
@@ -155,10 +153,7 @@ impl Inquiry<'_> {
             let what = format!("a name without a schema is looked for in `{default}`, and `{name}` is not there");
             return Err(self.ambiguous(&what, &elsewhere, database));
         }
-        notes.push(format!(
-            "{} has no table `{name}`; its key is taken to be `id`. The migration needs it to be there.",
-            self.directory
-        ));
+        notes.push(Note::UnknownTable { migrations: self.directory.to_owned(), table: name.to_owned() });
         Ok((named, None))
     }
 
@@ -167,7 +162,7 @@ impl Inquiry<'_> {
         noun: &Name,
         module: Option<&TypePath>,
         database: Database,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Result<Option<(OwnerTable, Option<String>)>> {
         let nouns = [Some(noun.as_str().to_owned()), module.map(|module| heck::AsSnakeCase(&module.name).to_string())];
         let mut candidates: Vec<String> = Vec::new();
@@ -178,13 +173,9 @@ impl Inquiry<'_> {
                 }
             }
         }
-        let found: Vec<_> = candidates.iter().flat_map(|name| self.migrations.catalog.named(name)).collect();
+        let found: Vec<_> = candidates.iter().flat_map(|name| self.catalog.named(name)).collect();
         let Some((first, others)) = found.split_first() else {
-            notes.push(format!(
-                "Conversations have no foreign key to their owner, because {} has no table {}. `--owner-table` names another one, or `none`.",
-                self.directory,
-                list(&candidates, " or ")
-            ));
+            notes.push(Note::NoForeignKey { migrations: self.directory.to_owned(), tables: candidates });
             return Ok(None);
         };
         if others.iter().any(|other| competes(other, first)) {
@@ -198,7 +189,7 @@ impl Inquiry<'_> {
         let names: Vec<_> = tables.iter().map(|table| table.name.full(database)).collect();
         let flags: Vec<_> = names.iter().map(|name| format!("--owner-table {name}")).collect();
         Failure::decision(format!("{what}: {} has {}", self.directory, list(&names, " and ")))
-            .help(format!("say which one it is: {}", list(&flags, " or ")))
+            .help(format!("choose one: {}", list(&flags, " or ")))
     }
 
     fn access(
@@ -232,23 +223,23 @@ impl Inquiry<'_> {
                 "the source of `{}` cannot be read, so it is not known how it names its {noun}",
                 self.scope.rust()
             ))
-            .help("say it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`")),
+            .help("give it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`")),
             (None, Lookup::Made(maker)) => Err(Failure::decision(format!(
                 "`{}` is not written in the source, but {maker} may make it",
                 self.scope.rust()
             ))
             .help(format!(
-                "if it does, say with --scope-owner how it names its {noun}, for example `--scope-owner {field}`; \
+                "if it does, give with --scope-owner how it names its {noun}, for example `--scope-owner {field}`; \
                  if not, write the type, or name another module with --scope"
             ))),
         }
     }
 
-    fn wrong_type(&self, access: &Access, seen: &Seen, id: IdType, table: Option<&OwnerTable>) -> Failure {
-        let (path, wanted) = (access.shown(), rust_type(id));
+    fn wrong_type(&self, access: &Access, seen: &Seen, key: KeyType, table: Option<&OwnerTable>) -> Failure {
+        let (path, wanted) = (access.shown(), key.rust_type());
         let reason = match (table, &self.given.owner_id) {
             (Some(table), _) => format!("the key `{}` of table `{}` is `{wanted}`", table.key, table.name),
-            (None, Some(given)) => format!("`--owner-id {given}` asks for `{wanted}`"),
+            (None, Some(given)) => format!("`--owner-id {given}` needs `{wanted}`"),
             (None, None) => format!("the owner's key is taken to be `{wanted}`"),
         };
         let what = format!("`{path}` in {} is `{}`, but {reason}", self.scope.rust(), show(seen));

@@ -1,16 +1,86 @@
 //! What of the recorded options still holds in a rerun. What describes an owner belongs to its type, and the way to the
 //! owner belongs to the scope: when one of these changes, what is not given again is inferred again.
 
-use super::{DEFAULT_OWNER, Resolved};
-use crate::given::{Dropped, Given};
-use crate::host::Host;
-use crate::names::TypePath;
+use serde::Serialize;
 
-/// The options that a run starts from: those given now, over the recorded ones that still hold.
-pub fn carry(now: &Given, recorded: Option<&Given>, last: Option<&Resolved>, host: &Host) -> (Given, Vec<Dropped>) {
-    let Some(recorded) = recorded else { return (now.clone(), Vec::new()) };
-    let mut kept = recorded.clone();
-    let mut dropped = Vec::new();
+use super::{Backfill, DEFAULT_OWNER, Options, Resolved};
+use crate::database::Database;
+use crate::failure::{Failure, Result};
+use crate::given::Given;
+use crate::host::Host;
+use crate::host::migrations::Catalog;
+use crate::memory::Last;
+use crate::names::{ModulePath, TypePath};
+use crate::schema::transition;
+
+/// The options that a run starts from.
+#[derive(Debug)]
+pub struct Carried {
+    /// Those given now, over the recorded ones that still hold.
+    pub given: Given,
+    /// Whether `--backfill` was given now.
+    pub has_new_backfill: bool,
+    pub dropped: Vec<Dropped>,
+}
+
+/// A recorded option that does not hold any longer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Dropped {
+    /// As in `sagents.toml`: `scope-owner`.
+    pub option: &'static str,
+    pub value: String,
+    /// What it described: the former owner type, or the former scope.
+    pub described: String,
+}
+
+/// The options that describe an owner of one type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OwnerOption {
+    Field,
+    Module,
+    Table,
+    Id,
+    ScopeOwner,
+}
+
+impl OwnerOption {
+    const ALL: [Self; 5] = [Self::Field, Self::Module, Self::Table, Self::Id, Self::ScopeOwner];
+
+    /// As in `sagents.toml`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Field => "owner-field",
+            Self::Module => "owner-module",
+            Self::Table => "owner-table",
+            Self::Id => "owner-id",
+            Self::ScopeOwner => "scope-owner",
+        }
+    }
+
+    fn given(self, given: &mut Given) -> &mut Option<String> {
+        match self {
+            Self::Field => &mut given.owner_field,
+            Self::Module => &mut given.owner_module,
+            Self::Table => &mut given.owner_table,
+            Self::Id => &mut given.owner_id,
+            Self::ScopeOwner => &mut given.scope_owner,
+        }
+    }
+
+    fn resolved(self, resolved: &Resolved) -> Option<&String> {
+        match self {
+            Self::Field => resolved.owner_field.as_ref(),
+            Self::Module => resolved.owner_module.as_ref(),
+            Self::Table => resolved.owner_table.as_ref(),
+            Self::Id => resolved.owner_id.as_ref(),
+            Self::ScopeOwner => resolved.scope_owner.as_ref(),
+        }
+    }
+}
+
+pub fn carry(now: &Given, recorded: Option<&Given>, last: Option<&Resolved>, host: &Host) -> Carried {
+    let has_new_backfill = now.backfill.is_some();
+    let Some(recorded) = recorded else { return Carried { given: now.clone(), has_new_backfill, dropped: Vec::new() } };
     let owner = Subject {
         before: last.map_or_else(|| owner_type(recorded), |last| last.owner_type.clone()),
         recorded: owner_type(recorded),
@@ -22,25 +92,27 @@ pub fn carry(now: &Given, recorded: Option<&Given>, last: Option<&Resolved>, hos
         recorded: scope(recorded),
         now: if now.scope.is_some() { scope(now) } else { scope(recorded) },
     };
-    let given_now = now.table();
-    for (option, value) in kept.of_owner() {
-        if given_now.contains_key(option) {
+    let (mut kept, mut now) = (recorded.clone(), now.clone());
+    let mut dropped = Vec::new();
+    for option in OwnerOption::ALL {
+        if option.given(&mut now).is_some() {
             continue;
         }
-        let is_old = |value: &String| {
-            let value = if option == "owner-module" { canonical(value, host) } else { value.clone() };
-            last.is_some_and(|last| last.option(option) == Some(value))
-        };
-        let described = if owner.drops(value.as_ref().is_some_and(is_old)) {
+        let value = option.given(&mut kept);
+        let is_old = value.as_ref().is_some_and(|value| {
+            let value = if option == OwnerOption::Module { canonical(value, host) } else { value.clone() };
+            last.is_some_and(|last| option.resolved(last) == Some(&value))
+        });
+        let described = if owner.drops(is_old) {
             format!("the {}", owner.before)
-        } else if option == "scope-owner" && scope.drops(value.as_ref().is_some_and(is_old)) {
+        } else if option == OwnerOption::ScopeOwner && scope.drops(is_old) {
             scope.before.clone()
         } else {
             continue;
         };
-        dropped.extend(value.take().map(|value| Dropped { option, value, described }));
+        dropped.extend(value.take().map(|value| Dropped { option: option.name(), value, described }));
     }
-    (now.over(&kept), dropped)
+    Carried { given: now.over(&kept), has_new_backfill, dropped }
 }
 
 /// Something that other options describe: as the last run had it, as `sagents.toml` has it, and as it is from now on.
@@ -66,4 +138,78 @@ fn owner_type(given: &Given) -> String {
 fn canonical(ty: &str, host: &Host) -> String {
     TypePath::parse("", ty, &host.package, &host.manifest.dependency_crates())
         .map_or_else(|_| ty.to_owned(), |ty| ty.rust())
+}
+
+/// The expression for a change of owner. One that was used for an earlier change is not used again.
+pub(super) fn backfill(
+    carried: &Carried,
+    options: &Options,
+    catalog: &Catalog,
+    last: &Last,
+) -> Result<Option<Backfill>> {
+    let Some(text) = carried.given.backfill.clone() else { return Ok(None) };
+    let Some(before) = &last.resolved else {
+        // What is recorded was used for a change that is not remembered any more.
+        if !carried.has_new_backfill {
+            return Ok(Some(Backfill { text, is_used_now: false }));
+        }
+        return Err(Failure::usage("--backfill: .sagents/ does not record who the owner was, so it does not change")
+            .help(
+                "leave --backfill out if this is the first run; if it is not, restore .sagents/ from version control",
+            ));
+    };
+    let is_used_up = before.backfill.as_ref() == Some(&text);
+    match (!before.has_owner_of(&options.resolved()), is_used_up) {
+        (true, false) => {
+            let conversations = last.schema.as_ref().and_then(|recorded| recorded.schema.tables.first());
+            transition::check_backfill(&text, options.database, conversations, catalog)?;
+            Ok(Some(Backfill { text, is_used_now: true }))
+        }
+        (false, true) => Ok(Some(Backfill { text, is_used_now: false })),
+        (true, true) => Ok(None),
+        (false, false) => Err(Failure::usage("--backfill: the owner does not change in this run")
+            .help("give it together with the option that changes the owner, for example `--owner-type team`")),
+    }
+}
+
+/// Rows do not move from one database to another by generating code.
+pub fn refuse_other_database(context: &ModulePath, given: &Given, last: &Last) -> Result<()> {
+    let (Some(before), Some(now)) = (&last.resolved, &given.database) else { return Ok(()) };
+    let before = before.database;
+    if before == Database::parse(now)? {
+        return Ok(());
+    }
+    let key = context.key();
+    Err(Failure::decision(format!(
+        "--database: `{key}` is generated for {}, and its rows would stay there",
+        before.name()
+    ))
+    .help(format!(
+        "generate another context with `--database {now}`, copy the rows, and remove `{key}` when it is empty"
+    )))
+}
+
+/// The same options mean something else than they did, because the host changed: a person decides which it is.
+pub fn refuse_other_inference(options: &Options, given: &Given, last: &Last) -> Result<()> {
+    let Some(before) = &last.resolved else { return Ok(()) };
+    let now = options.resolved();
+    if before.owner_type != now.owner_type || before.owner_field != now.owner_field {
+        return Ok(());
+    }
+    let database = |resolved: &Resolved| Some(resolved.database.name().to_owned());
+    for (name, before, now, given) in [
+        ("owner-id", before.owner_id.clone(), now.owner_id.clone(), &given.owner_id),
+        ("owner-table", before.owner_table.clone(), now.owner_table.clone(), &given.owner_table),
+        ("database", database(before), database(&now), &given.database),
+    ] {
+        if let (None, Some(before), Some(now)) = (given, before, now)
+            && before != now
+        {
+            return Err(Failure::decision(format!(
+                "--{name}: it was not given and was read from the project as `{before}`; now the project has `{now}`"
+            ))
+            .help(format!("give it: `--{name} {before}` keeps it, `--{name} {now}` changes it")));
+        }
+    }
+    Ok(())
 }

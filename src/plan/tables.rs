@@ -6,13 +6,10 @@ use std::fmt::Write as _;
 use camino::Utf8PathBuf;
 
 use super::Start;
-use crate::chain::{self, Chain, Link, Scene};
+use crate::chain::{self, Link};
 use crate::digest;
 use crate::failure::{Failure, Result};
-use crate::host::Host;
-use crate::host::migrations::{self, Migrations};
 use crate::memory::Emitted;
-use crate::names;
 use crate::options::Options;
 use crate::schema::transition::{Addition, Wish, additions, taken, transition};
 use crate::schema::{self, Schema, sql};
@@ -30,7 +27,7 @@ pub struct Tables {
     pub new: Vec<(Utf8PathBuf, String)>,
     /// Scripts that a project without memory has already.
     pub adopted: Vec<(Utf8PathBuf, String)>,
-    /// It is for empty tables only: nobody said who the new owners are.
+    /// It is for empty tables only: the new owners are not known.
     pub lacks_backfill: bool,
     /// Emitted once, and replaced by migrations of the host's own that make the same tables.
     pub replaced: Vec<Utf8PathBuf>,
@@ -62,62 +59,45 @@ impl Tables {
     }
 }
 
-pub fn tables(options: &Options, host: &Host, start: Start) -> Result<Tables> {
+pub fn tables(options: &Options, krate: &str, start: Start) -> Result<Tables> {
     let wanted = schema::schema(&options.prefix, options.owner_column().as_ref());
-    let directory = &options.migrations;
-    let found = migrations::read(&host.tree, directory, options.database)?;
-    let krate = &names::crate_name(&host.package);
-    let scene = Scene { tree: &host.tree, krate, context: &options.context, directory, found: &found };
-    let chain = chain::read(scene, start.last)?;
     match &start.last.schema {
-        Some(recorded) => change(options, krate, start, &found, chain, &recorded.schema, &wanted),
-        None => create(options, host, start, &found, wanted),
+        Some(recorded) => change(options, krate, start, &recorded.schema, &wanted),
+        None => create(options, krate, start, wanted),
     }
 }
 
 /// The first migration.
-fn create(options: &Options, host: &Host, start: Start, found: &Migrations, schema: Schema) -> Result<Tables> {
+fn create(options: &Options, krate: &str, start: Start, schema: Schema) -> Result<Tables> {
     let database = options.database;
-    let link = Link::new(&names::crate_name(&host.package), &options.context, None, &schema);
+    let link = Link::new(krate, &options.context, None, &schema);
     let (up, down) = (sql::create(&schema, database), sql::drop(&schema, database));
-    let adopted = adopt(options, host, start, found, [&up, &format!("{link}{up}"), &down])?;
+    let adopted = adopt(options, start, [&up, &format!("{link}{up}"), &down]);
     if adopted.iter().any(|(_, text)| *text != down) {
         let is_linked = adopted.iter().any(|(_, text)| text.starts_with(&link.to_string()));
         let emitted = adopted.iter().map(|(path, text)| emitted(path, text)).collect();
         let name = is_linked.then_some(link.to);
         return Ok(Tables { schema, name, emitted, adopted, ..Tables::default() });
     }
-    refuse_tables_of_others(options, start, found, &schema)?;
+    refuse_tables_of_others(options, start, &schema)?;
     let prefix = options.prefix.as_str();
     let subject = if prefix.is_empty() { format!("{}_", options.context.last()) } else { prefix.to_owned() };
     let name = format!("create_{}persistence", with_underscore(&subject));
-    let new = scripts(options, start, found, &name, format!("{link}{up}"), down)?;
+    let new = scripts(options, start, &name, format!("{link}{up}"), down)?;
     let emitted = new.iter().map(|(path, text)| emitted(path, text)).collect();
     Ok(Tables { schema, name: Some(link.to), emitted, new, ..Tables::default() })
 }
 
 /// A project that lost its memory: the migration that a first run would write is there, under whatever version.
-fn adopt(
-    options: &Options,
-    host: &Host,
-    start: Start,
-    found: &Migrations,
-    texts: [&String; 3],
-) -> Result<Vec<(Utf8PathBuf, String)>> {
-    let mut scripts = Vec::new();
-    for name in found.files.iter().filter(|_| start.recorded) {
-        let path = options.migrations.join(name);
-        let text = host.tree.read(&path)?.unwrap_or_default().replace("\r\n", "\n");
-        if texts.contains(&&text) {
-            scripts.push((path, text));
-        }
-    }
-    Ok(scripts)
+fn adopt(options: &Options, start: Start, texts: [&String; 3]) -> Vec<(Utf8PathBuf, String)> {
+    let found = options.found.scripts.iter().filter(|_| start.recorded);
+    let scripts = found.map(|script| (options.migrations.join(&script.name), script.text.replace("\r\n", "\n")));
+    scripts.filter(|(_, text)| texts.contains(&text)).collect()
 }
 
 /// Tables are made from the start only where there are none.
-fn refuse_tables_of_others(options: &Options, start: Start, found: &Migrations, schema: &Schema) -> Result<()> {
-    let (directory, key) = (&options.migrations, options.context.key());
+fn refuse_tables_of_others(options: &Options, start: Start, schema: &Schema) -> Result<()> {
+    let (directory, key, catalog) = (&options.migrations, options.context.key(), &options.found.catalog);
     // A context that is known had tables, and they may have rows.
     if let Some(before) = &start.last.resolved
         && before.table_prefix != options.prefix.as_str()
@@ -128,14 +108,14 @@ fn refuse_tables_of_others(options: &Options, start: Start, found: &Migrations, 
         ))
         .help(format!("run this with `--table-prefix {}` first, then with the new one", before.table_prefix)));
     }
-    let Some(table) = schema.tables.iter().find_map(|table| Some((table, found.catalog.table(&table.name)?))) else {
+    let Some(table) = schema.tables.iter().find_map(|table| Some((table, catalog.table(&table.name)?))) else {
         return Ok(());
     };
     let (table, there) = table;
     let what = format!("the migrations in {directory} make a table `{}` already", table.name);
     let is_ours = table.columns.iter().filter(|column| there.column(&column.name).is_some()).count() > 2;
     Err(Failure::decision(what).help(if start.recorded || is_ours {
-        "these are tables of sagents, and .sagents/ does not know them: restore .sagents/ from version control"
+        "these are tables of sagents, and .sagents/ does not record them: restore .sagents/ from version control"
             .to_owned()
     } else {
         "choose other names with --table-prefix".to_owned()
@@ -143,29 +123,21 @@ fn refuse_tables_of_others(options: &Options, start: Start, found: &Migrations, 
 }
 
 /// The migration that makes the tables what they should be, if they are not.
-fn change(
-    options: &Options,
-    krate: &str,
-    start: Start,
-    found: &Migrations,
-    chain: Chain,
-    before: &Schema,
-    wanted: &Schema,
-) -> Result<Tables> {
-    let (last, database) = (start.last, options.database);
-    let additions = additions(before, &found.catalog);
-    let taken = taken(before, &found.catalog);
+fn change(options: &Options, krate: &str, start: Start, before: &Schema, wanted: &Schema) -> Result<Tables> {
+    let (last, database, catalog) = (start.last, options.database, &options.found.catalog);
+    let additions = additions(before, catalog);
+    let taken = taken(before, catalog);
     let mut tables = Tables {
         schema: before.clone(),
         name: last.files.tables.clone(),
-        emitted: chain.emitted,
-        replaced: chain.replaced,
+        emitted: start.chain.emitted.clone(),
+        replaced: start.chain.replaced.clone(),
         additions: additions.clone(),
         ..Tables::default()
     };
     let owner_type = last.resolved.as_ref().map(|resolved| &resolved.owner_type);
     let wish = Wish {
-        backfill: start.backfill,
+        backfill: options.backfill_now(),
         drop_old_owner: start.drop_old_owner,
         same_owner: owner_type == Some(&options.resolved().owner_type),
         additions: &additions,
@@ -177,7 +149,7 @@ fn change(
         // The tables may still differ from what is wanted: by columns that are retired, or by what no database shows.
         return Ok(tables);
     }
-    transition.refuse_obstacles(&found.catalog, database)?;
+    transition.refuse_obstacles(catalog, database)?;
     tables.schema = transition.schema().clone();
     tables.additions = transition.additions(database);
     tables.lacks_backfill = transition.lacks_backfill();
@@ -187,7 +159,7 @@ fn change(
     });
     let link = Link::new(krate, &options.context, Some(&from), &tables.schema);
     let (up, down) = (format!("{link}{up}"), transition.down(database));
-    tables.new = scripts(options, start, found, &transition.name(), up, down)?;
+    tables.new = scripts(options, start, &transition.name(), up, down)?;
     tables.emitted.extend(tables.new.iter().map(|(path, text)| emitted(path, text)));
     tables.name = Some(link.to);
     Ok(tables)
@@ -197,13 +169,12 @@ fn change(
 fn scripts(
     options: &Options,
     start: Start,
-    found: &Migrations,
     name: &str,
     up: String,
     down: String,
 ) -> Result<Vec<(Utf8PathBuf, String)>> {
-    let stem = options.migrations.join(format!("{}_{name}", found.next_version(start.now)?));
-    Ok(if found.habit.reversible {
+    let stem = options.migrations.join(format!("{}_{name}", options.found.next_version(start.now)?));
+    Ok(if options.found.style.reversible {
         vec![(format!("{stem}.down.sql").into(), down), (format!("{stem}.up.sql").into(), up)]
     } else {
         vec![(format!("{stem}.sql").into(), up)]

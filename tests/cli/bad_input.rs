@@ -257,7 +257,7 @@ fn a_context_is_no_keyword_and_contains_none() {
     ];
     assert_snapshot!(refusals(&Host::library(), &lines), @"
     $ gen persistence self -s accounts::Scope
-    error: CONTEXT: what `self` stands for depends on where it is read
+    error: CONTEXT: what `self` means depends on where it is read
     help: start at the crate's root: `crate::…` or `MyApp.…`
     exit 2
 
@@ -282,7 +282,7 @@ fn a_context_is_no_keyword_and_contains_none() {
     exit 2
 
     $ gen persistence chat::crate::conversations -s accounts::Scope
-    error: CONTEXT: `crate` stands for a place, it is not a name
+    error: CONTEXT: `crate` is a place, not a name
     help: give a name of your own
     exit 2
 
@@ -306,12 +306,12 @@ fn a_context_stays_inside_the_crate() {
     ];
     assert_snapshot!(refusals(&depending("auth = \"1\""), &lines), @"
     $ gen persistence super::conversations -s accounts::Scope
-    error: CONTEXT: what `super` stands for depends on where it is read
+    error: CONTEXT: what `super` means depends on where it is read
     help: start at the crate's root: `crate::…` or `MyApp.…`
     exit 2
 
     $ gen persistence self::conversations -s accounts::Scope
-    error: CONTEXT: what `self` stands for depends on where it is read
+    error: CONTEXT: what `self` means depends on where it is read
     help: start at the crate's root: `crate::…` or `MyApp.…`
     exit 2
 
@@ -453,7 +453,7 @@ fn a_scope_is_a_type_of_the_host() {
     ];
     assert_snapshot!(refusals(&Host::library(), &lines), @"
     $ gen persistence conversations
-    error: --scope is missing: the type that says who is asking
+    error: --scope is missing: the type that holds who is asking
     help: add it, for example `--scope MyApp.Accounts.Scope`; it is created if it does not exist
     exit 2
 
@@ -473,7 +473,7 @@ fn a_scope_is_a_type_of_the_host() {
     exit 2
 
     $ gen persistence conversations -s accounts::Self
-    error: --scope: what `Self` stands for depends on where it is read
+    error: --scope: what `Self` means depends on where it is read
     help: start at the crate's root: `crate::…` or `MyApp.…`
     exit 2
 
@@ -488,7 +488,7 @@ fn a_scope_is_a_type_of_the_host() {
     exit 2
 
     $ gen persistence conversations -s super::Scope
-    error: --scope: what `super` stands for depends on where it is read
+    error: --scope: what `super` means depends on where it is read
     help: start at the crate's root: `crate::…` or `MyApp.…`
     exit 2
 
@@ -559,7 +559,7 @@ fn an_owner_type_is_an_identifier() {
     exit 2
 
     $ gen persistence conversations -s accounts::Scope -t crate
-    error: --owner-type: `crate` stands for a place, it is not a name
+    error: --owner-type: `crate` is a place, not a name
     help: give a name of your own
     exit 2
     "#);
@@ -627,7 +627,7 @@ fn an_owner_field_is_an_identifier() {
     exit 2
 
     $ gen persistence conversations -s accounts::Scope -f self
-    error: --owner-field: `self` stands for a place, it is not a name
+    error: --owner-field: `self` is a place, not a name
     help: give a name of your own
     exit 2
 
@@ -880,7 +880,7 @@ fn of_two_database_drivers_none_is_chosen() {
     assert_snapshot!([refusal(&both, PLAIN), refusal(&other, PLAIN)].join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
     error: sqlx is used with several databases here
-    help: say which one with `--database sqlite` or `--database postgres`
+    help: choose one with `--database sqlite` or `--database postgres`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
@@ -983,40 +983,40 @@ fn a_scope_without_a_readable_owner_lists_what_it_has() {
     .map(with_accounts);
     assert_snapshot!(hosts.each_ref().map(|host| refusal(host, PLAIN)).join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
-    error: cannot tell how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
+    error: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
       type: String
       id: i64
     looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
-    a scope of `type` and `id` may stand for any kind of owner
-    help: say how with `--scope-owner`, for example `--scope-owner id`
+    a scope of `type` and `id` may be any kind of owner
+    help: give it with `--scope-owner`, for example `--scope-owner id`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: cannot tell how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
+    error: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
       user_id: i64 (private)
       locale: String
       fn locale(&self) -> &str
     looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
-    help: say how with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file
+    help: give it with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: cannot tell how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it is an enum without a method that reads something
+    error: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it is an enum without a method that reads something
     looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
-    help: say how with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file
+    help: give it with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: cannot tell how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has no field, and no method that reads something
+    error: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has no field, and no method that reads something
     looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
-    help: say how with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file
+    help: give it with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: cannot tell how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
+    error: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
       team: Team
     looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
-    help: say how with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file
+    help: give it with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file
     exit 5
     ");
 }
@@ -1029,12 +1029,12 @@ fn a_scope_whose_source_is_elsewhere_needs_a_flag() {
     assert_snapshot!(all.join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
     error: the source of `crate::accounts::Scope` cannot be read, so it is not known how it names its user
-    help: say it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`
+    help: give it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`
     exit 5
 
     $ gen persistence conversations -s auth::Scope
     error: the source of `auth::Scope` cannot be read, so it is not known how it names its user
-    help: say it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`
+    help: give it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`
     exit 5
     ");
 }
@@ -1126,7 +1126,7 @@ fn a_key_has_to_be_of_the_type_that_the_scope_holds() {
     exit 5
 
     $ gen persistence conversations -s accounts::Scope --owner-id uuid --scope-owner user_id.0
-    error: `user_id.0` in crate::accounts::Scope is `i64`, but `--owner-id uuid` asks for `Uuid`
+    error: `user_id.0` in crate::accounts::Scope is `i64`, but `--owner-id uuid` needs `Uuid`
     help: leave --owner-id out, or name a way to the `Uuid` with --scope-owner
     exit 5
     ");
@@ -1155,13 +1155,13 @@ fn a_key_of_an_unknown_type_needs_a_flag() {
     let untyped = with_migration("CREATE TABLE users (id PRIMARY KEY);");
     assert_snapshot!([refusal(&unknown, PLAIN), refusal(&untyped, PLAIN)].join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
-    error: the key `id` of table `users` is declared `DECIMAL(10)`, which does not say what it holds
-    help: say it with `--owner-id i64`, `--owner-id uuid` or `--owner-id text`
+    error: the key `id` of table `users` is declared `DECIMAL(10)`, so its type is not known
+    help: name it with `--owner-id i64`, `--owner-id uuid` or `--owner-id text`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: the key `id` of table `users` is declared without a type, which does not say what it holds
-    help: say it with `--owner-id i64`, `--owner-id uuid` or `--owner-id text`
+    error: the key `id` of table `users` is declared without a type, so its type is not known
+    help: name it with `--owner-id i64`, `--owner-id uuid` or `--owner-id text`
     exit 5
     ");
 }
@@ -1243,7 +1243,7 @@ fn a_manifest_that_does_not_parse_is_named_with_its_line() {
     assert_snapshot!([syntax, meaning, nothing].each_ref().map(|host| refusal(host, PLAIN)).join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
     error: Cargo.toml:3:11: extra `=`, expected nothing
-    help: mend Cargo.toml, then run this again
+    help: fix Cargo.toml, then run this again
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
@@ -1309,17 +1309,17 @@ fn a_source_file_that_does_not_parse_is_named_with_its_line() {
     assert_snapshot!(all.join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
     error: src/lib.rs:3:14: something here is not closed, or is no Rust at all
-    help: mend src/lib.rs, then run this again
+    help: fix src/lib.rs, then run this again
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
     error: src/accounts.rs:1:18: something here is not closed, or is no Rust at all
-    help: mend src/accounts.rs, then run this again
+    help: fix src/accounts.rs, then run this again
     exit 2
 
     $ gen persistence chat::conversations -s accounts::Scope
     error: src/chat.rs:1:4: expected identifier, found keyword `fn`
-    help: mend src/chat.rs, then run this again
+    help: fix src/chat.rs, then run this again
     exit 2
     ");
 }
@@ -1498,8 +1498,8 @@ fn an_owner_table_that_appears_later_needs_a_decision() {
     host.write("migrations/20990101000000_users.up.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
     assert_snapshot!(refusal(&host, PLAIN), @"
     $ gen persistence conversations -s accounts::Scope
-    error: --owner-table: it was not given and was read from the project as `none`; now the project says `users`
-    help: say which it is: `--owner-table none` keeps it, `--owner-table users` changes it
+    error: --owner-table: it was not given and was read from the project as `none`; now the project has `users`
+    help: give it: `--owner-table none` keeps it, `--owner-table users` changes it
     exit 5
     ");
 }
@@ -1752,7 +1752,7 @@ fn a_command_line_that_is_none_is_refused() {
     exit 2
 
     $ gen
-    Generate code, or look what a rerun would change
+    Generate code, or rerun over what was generated
 
     Usage: sagents gen <COMMAND>
 
@@ -1824,7 +1824,7 @@ fn init_refuses_as_a_host_does() {
     ];
     assert_snapshot!(refusals(&Host::empty(), &lines), @"
     $ gen persistence MyApp.Conversations --init
-    error: --scope is missing: the type that says who is asking
+    error: --scope is missing: the type that holds who is asking
     help: add it, for example `--scope MyApp.Accounts.Scope`; it is created if it does not exist
     exit 2
 

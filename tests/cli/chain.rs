@@ -40,7 +40,7 @@ fn moved_migrations_are_found_by_what_they_say() {
     let run = host.sagents(&format!("{LINE} --table-prefix chat_"));
     assert_snapshot!(ending(&host, &run), @"
     error: migrations/0002_create_sagents_persistence.sql was moved to db/0002_create_sagents_persistence.sql
-    help: say where the migrations are: `--migrations db`
+    help: name the directory: `--migrations db`
     exit 5
     ");
     assert!(host.files() == before);

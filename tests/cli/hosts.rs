@@ -7,7 +7,7 @@ use std::process::Command;
 use insta::assert_snapshot;
 
 use crate::support::{FULL, Host, Run, manifest};
-use crate::transcript::anonymous;
+use crate::transcript::{anonymous, next};
 
 const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 
@@ -48,6 +48,7 @@ fn a_second_run_changes_no_byte_and_says_so() {
 fn a_library_gets_public_modules() {
     let host = Host::library();
     assert_snapshot!(created(&host, PLAIN), @"
+    .gitattributes
     migrations/[version]_create_sagents_persistence.down.sql
     migrations/[version]_create_sagents_persistence.up.sql
     sagents.toml
@@ -153,6 +154,7 @@ fn workspace() -> Host {
 fn a_member_of_a_workspace_is_named_from_the_root() {
     let host = workspace().file("web/Cargo.toml", &manifest("web", "2024", ""));
     assert_snapshot!(created(&host, "gen persistence Web.Conversations -s Web.Accounts.Scope --path web"), @"
+    web/.gitattributes
     web/migrations/[version]_create_sagents_persistence.down.sql
     web/migrations/[version]_create_sagents_persistence.up.sql
     web/sagents.toml
@@ -207,7 +209,7 @@ fn migrations_may_be_shared_in_the_workspace() {
     let line = "gen persistence Web.Conversations -s Web.Accounts.Scope --path web --migrations ../migrations";
     let run = host.generate(line);
     assert!(host.exists("migrations/0002_create_sagents_persistence.sql"));
-    assert_snapshot!(run.stdout.lines().skip_while(|line| *line != "Next:").collect::<Vec<_>>().join("\n"), @"
+    assert_snapshot!(next(&run), @"
     Next:
       sqlx migrate run --source migrations  # creates the tables in DATABASE_URL
     ");
@@ -285,6 +287,7 @@ fn a_host_that_promises_an_older_rust_gets_an_older_sqlx() {
 fn a_host_with_mod_rs_files_gets_one_more() {
     let host = Host::library().file("src/lib.rs", "mod util;\n").file("src/util/mod.rs", "");
     assert_snapshot!(created(&host, PLAIN), @"
+    .gitattributes
     migrations/[version]_create_sagents_persistence.down.sql
     migrations/[version]_create_sagents_persistence.up.sql
     sagents.toml
@@ -315,6 +318,16 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     pub mod sagents;
     mod util;
     ");
+}
+
+#[test]
+fn a_module_that_became_a_directory_is_found_there() {
+    let host = Host::library();
+    host.generate(PLAIN);
+    let [flat, nested] = ["src/sagents/session.rs", "src/sagents/session/mod.rs"].map(|path| host.root().join(path));
+    std::fs::rename(&flat, &nested).unwrap();
+    host.generate(PLAIN);
+    assert_eq!((flat.exists(), nested.exists(), host.generate("check").code), (false, true, 0));
 }
 
 #[test]
@@ -410,7 +423,10 @@ fn a_path_with_spaces_is_a_path() {
     let host = Host::empty().file("my app/Cargo.toml", &manifest("my_app", "2024", "")).file("my app/src/lib.rs", "");
     let run =
         host.sagents_in(".", &["gen", "persistence", "conversations", "-s", "accounts::Scope", "--path", "my app"]);
-    assert_snapshot!(run.stdout.lines().last().unwrap_or_default(), @"  sqlx migrate run --source 'my app/migrations'  # creates the tables in DATABASE_URL");
+    assert_snapshot!(next(&run), @"
+    Next:
+      sqlx migrate run --source 'my app/migrations'  # creates the tables in DATABASE_URL
+    ");
     assert!(host.exists("my app/src/conversations.rs"));
 }
 
@@ -506,6 +522,7 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     let host = Host::library().file("src/lib.rs", "pub mod chat;\n").file("src/chat.rs", chat);
     let line = "gen persistence MyApp.Chat.Conversations -s MyApp.Accounts.Scope";
     assert_snapshot!(created(&host, line), @"
+    .gitattributes
     migrations/[version]_create_sagents_persistence.down.sql
     migrations/[version]_create_sagents_persistence.up.sql
     sagents.toml
@@ -651,8 +668,12 @@ fn without_wiring_the_lines_are_printed_and_the_hosts_files_stay() {
     let (manifest, root) = (host.read("Cargo.toml"), host.read("src/lib.rs"));
     let line = format!("{PLAIN} --no-wire");
     let run = host.generate(&line);
-    let unwired = run.stdout.lines().skip_while(|line| !line.starts_with("Add to")).collect::<Vec<_>>().join("\n");
+    let unwired = run.stdout.lines().skip_while(|line| !line.starts_with("Add to"));
+    let unwired = unwired.take_while(|line| *line != "Next:").collect::<Vec<_>>().join("\n");
     assert_snapshot!(unwired, @r#"
+    Add to .gitattributes:
+      .sagents/** linguist-generated=true
+
     Add to Cargo.toml:
       chrono = { version = "0.4", features = ["serde"] }
       serde = { version = "1.0", features = ["derive"] }
@@ -670,9 +691,6 @@ fn without_wiring_the_lines_are_printed_and_the_hosts_files_stay() {
       pub mod sagents;
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
-
-    Next:
-      sqlx migrate run --source migrations  # creates the tables in DATABASE_URL
     "#);
     assert_eq!((host.read("Cargo.toml"), host.read("src/lib.rs")), (manifest, root));
     assert_a_second_run_changes_nothing(&host, PLAIN);
@@ -854,6 +872,7 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     let host = Host::empty();
     let line = "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init";
     assert_snapshot!(created(&host, line), @"
+    .gitattributes
     .gitignore
     Cargo.toml
     build.rs
@@ -907,7 +926,7 @@ fn init_makes_the_directory_too() {
     let host = Host::empty();
     let run = host.generate("gen persistence conversations -s accounts::Scope --init --path apps/my-chat");
     assert_snapshot!(lines_with(&host, "apps/my-chat/Cargo.toml", "name = "), @r#"name = "my_chat""#);
-    assert_snapshot!(run.stdout.lines().skip_while(|line| *line != "Next:").collect::<Vec<_>>().join("\n"), @"
+    assert_snapshot!(next(&run), @"
     Next:
       cd apps/my-chat  # the new package
       cargo test       # proves the layer

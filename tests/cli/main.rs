@@ -16,4 +16,5 @@ mod rerun;
 mod seam;
 mod tables;
 mod transcript;
+mod up_to_date;
 mod update;

@@ -419,22 +419,22 @@ fn a_scope_that_a_macro_may_make_is_not_written_again() {
     assert_snapshot!(refusals_in(&hosts), @"
     $ gen persistence conversations -s accounts::Scope
     error: `crate::accounts::Scope` is not written in the source, but `scope!` in src/accounts.rs:6 may make it
-    help: if it does, say with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
+    help: if it does, give with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
     error: `crate::accounts::Scope` is not written in the source, but `auth::scope!` in src/accounts.rs:1 may make it
-    help: if it does, say with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
+    help: if it does, give with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
     error: `crate::accounts::Scope` is not written in the source, but an attribute in src/accounts.rs:1 may make it
-    help: if it does, say with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
+    help: if it does, give with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
     error: `crate::accounts::Scope` is not written in the source, but an attribute in src/accounts.rs:1 may make it
-    help: if it does, say with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
+    help: if it does, give with --scope-owner how it names its user, for example `--scope-owner user_id`; if not, write the type, or name another module with --scope
     exit 5
     ");
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use insta::assert_snapshot;
 
 use crate::support::{FULL, Host, Run, manifest, sagents};
-use crate::transcript::{anonymous, everything};
+use crate::transcript::{anonymous, everything, next};
 
 const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 
@@ -25,7 +25,7 @@ fn the_short_help_says_what_there_is_and_how_it_ends() {
     Usage: sagents <COMMAND>
 
     Commands:
-      gen          Generate code, or look what a rerun would change
+      gen          Generate code, or rerun over what was generated
       update       Rerun with the recorded options, after an upgrade of sagents or an edit of
                    sagents.toml
       check        For CI: is everything as the generator would leave it? Writes nothing
@@ -194,10 +194,12 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
     let run = host.generate(FULL);
     // Of the files below the context's one stands for all.
     let is_shown = |line: &&str| !line.contains("conversations/") || line.ends_with("/scope.rs");
-    let shown = run.stdout.lines().filter(is_shown).collect::<Vec<_>>().join("\n");
-    assert_snapshot!(anonymous(&host, &shown), @r#"
+    let shown = run.stdout.lines().filter(is_shown).take_while(|line| !line.starts_with("Wrote")).collect::<Vec<_>>();
+    assert_snapshot!(anonymous(&host, &shown.join("\n")), @r#"
     Generated crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
 
+      created   .gitattributes
+                + .sagents/** linguist-generated=true
       updated   Cargo.toml
                 + chrono = { version = "0.4", features = ["serde"] }
                 + serde = { version = "1.0", features = ["derive"] }
@@ -244,6 +246,47 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
 }
 
 #[test]
+fn a_first_report_ends_with_how_much_there_is_to_review_and_where_to_begin() {
+    let host = Host::library().file("migrations/0001_users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
+    let before = host.files();
+    let run = host.generate(PLAIN);
+    let after = host.files().into_iter().filter(|(path, _)| !path.starts_with(".sagents/"));
+    let written: Vec<_> = after.filter(|(path, text)| before.get(path) != Some(text)).collect();
+    let lines = |text: &Vec<u8>| String::from_utf8_lossy(text).lines().count();
+    let count = |(path, text): &(String, Vec<u8>)| lines(text) - before.get(path).map_or(0, lines);
+    assert_eq!(
+        run.stdout.lines().last().unwrap_or_default(),
+        format!(
+            "Wrote {} files with {} lines. Read first: src/conversations.rs, src/conversations/scope.rs, \
+             migrations/0002_create_sagents_persistence.sql",
+            written.len(),
+            written.iter().map(count).sum::<usize>()
+        )
+    );
+    assert!(!host.generate(&format!("{PLAIN} --table-prefix chat_")).stdout.contains("Read first"));
+}
+
+#[test]
+fn reviews_fold_the_generators_memory() {
+    const LINE: &str = ".sagents/** linguist-generated=true\n";
+    let host = Host::library().file(".gitattributes", "*.rs text");
+    host.generate(PLAIN);
+    assert_eq!(host.read(".gitattributes"), format!("*.rs text\n{LINE}"));
+    host.generate("gen persistence notes -s accounts::Scope --table-prefix notes_");
+    assert_eq!(host.read(".gitattributes"), format!("*.rs text\n{LINE}"));
+}
+
+#[test]
+fn a_line_that_was_removed_from_gitattributes_stays_removed() {
+    let host = Host::library();
+    host.generate(PLAIN);
+    host.write(".gitattributes", "");
+    host.generate("gen persistence notes -s accounts::Scope --table-prefix notes_");
+    host.generate("update");
+    assert_eq!((host.read(".gitattributes").as_str(), host.generate("check").code), ("", 0));
+}
+
+#[test]
 fn a_run_that_changes_nothing_leaves_nothing_to_do() {
     let host = Host::library().file("migrations/0001_users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
     host.generate(PLAIN);
@@ -259,10 +302,11 @@ fn a_host_that_migrates_by_itself_only_has_to_run() {
         .file("app/src/lib.rs", "pub mod db;\n")
         .file("app/src/db.rs", db);
     let runs = [binary.generate(PLAIN), library.generate(&format!("{PLAIN} --path app"))];
-    let next = runs.each_ref().map(|run| run.stdout.lines().last().unwrap_or_default());
-    assert_snapshot!(next.join("\n"), @"
-    cargo run  # runs the new migration, by `migrate!` in src/db.rs
-    cargo build --manifest-path app/Cargo.toml  # embeds the new migration, by `migrate!` in src/db.rs
+    assert_snapshot!(runs.each_ref().map(next).join("\n"), @"
+    Next:
+      cargo run  # runs the new migration, by `migrate!` in src/db.rs
+    Next:
+      cargo build --manifest-path app/Cargo.toml  # embeds the new migration, by `migrate!` in src/db.rs
     ");
 }
 
@@ -270,7 +314,7 @@ fn a_host_that_migrates_by_itself_only_has_to_run() {
 fn a_new_package_is_tested_and_run() {
     let host = Host::empty();
     let run = host.generate("gen persistence MyApp.Conversations -s MyApp.Accounts.Scope --init --path my_app");
-    assert_snapshot!(run.stdout.lines().skip_while(|line| *line != "Next:").collect::<Vec<_>>().join("\n"), @"
+    assert_snapshot!(next(&run), @"
     Next:
       cd my_app   # the new package
       cargo test  # proves the layer
@@ -345,8 +389,8 @@ fn a_dry_run_shows_the_plan_and_writes_nothing() {
     assert_snapshot!(run.stdout.lines().take(4).collect::<Vec<_>>().join("\n"), @r#"
     Would generate crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
 
-      updated   Cargo.toml
-                + chrono = { version = "0.4", features = ["serde"] }
+      created   .gitattributes
+                + .sagents/** linguist-generated=true
     "#);
 }
 
@@ -406,10 +450,10 @@ fn the_report_is_json_for_scripts() {
     let run = host.generate(&format!("{PLAIN} --no-wire --json"));
     let json: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     let keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(keys, ["changed", "context", "dry_run", "files", "next", "notes", "options", "unwired"]);
+    assert_eq!(keys, ["changed", "context", "dry_run", "files", "next", "notes", "options", "unwired", "written"]);
     assert_eq!(json["changed"], true);
     assert_snapshot!(json["next"].to_string(), @r#"[{"command":"sqlx migrate run --source migrations","why":"creates the tables in DATABASE_URL"}]"#);
-    assert_snapshot!(json["unwired"][1].to_string(), @r#"{"lines":["pub mod accounts;","pub mod conversations;","pub mod sagents;"],"path":"src/lib.rs"}"#);
+    assert_snapshot!(json["unwired"][2].to_string(), @r#"{"lines":["pub mod accounts;","pub mod conversations;","pub mod sagents;"],"path":"src/lib.rs"}"#);
 }
 
 #[test]
@@ -467,7 +511,7 @@ fn a_reader_that_went_away_is_no_failure() {
 fn on_a_terminal_a_missing_scope_is_asked_for() {
     let host = Host::library();
     let shown = on_a_terminal(&host, "gen persistence conversations", "crate::auth::Session\n");
-    assert!(shown.contains("Scope type, which says who is asking"), "{shown}");
+    assert!(shown.contains("Scope type, which holds who is asking"), "{shown}");
     assert!(host.read("src/auth.rs").contains("pub struct Session"));
 }
 

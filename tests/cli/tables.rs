@@ -55,27 +55,27 @@ fn a_table_in_two_schemas_is_chosen_by_a_person() {
     assert_snapshot!(all.join("\n"), @r#"
     $ gen persistence conversations -s accounts::Scope --database postgres
     error: there are several tables that may be the one of the user: migrations has `public.users` and `audit.users`
-    help: say which one it is: `--owner-table public.users` or `--owner-table audit.users`
+    help: choose one: `--owner-table public.users` or `--owner-table audit.users`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope --database postgres
     error: there are several tables that may be the one of the user: migrations has `crm.users` and `audit.users`
-    help: say which one it is: `--owner-table crm.users` or `--owner-table audit.users`
+    help: choose one: `--owner-table crm.users` or `--owner-table audit.users`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope --database postgres
     error: there are several tables that may be the one of the user: migrations has `audit.users` and `public.user`
-    help: say which one it is: `--owner-table audit.users` or `--owner-table public.user`
+    help: choose one: `--owner-table audit.users` or `--owner-table public.user`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope --database postgres
     error: there are several tables that may be the one of the user: migrations has `public.Users` and `public.USERS`
-    help: say which one it is: `--owner-table public.Users` or `--owner-table public.USERS`
+    help: choose one: `--owner-table public.Users` or `--owner-table public.USERS`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope --database postgres --owner-table users
     error: a name without a schema is looked for in `public`, and `users` is not there: migrations has `crm.users` and `audit.users`
-    help: say which one it is: `--owner-table crm.users` or `--owner-table audit.users`
+    help: choose one: `--owner-table crm.users` or `--owner-table audit.users`
     exit 5
     "#);
 }

@@ -37,6 +37,12 @@ pub fn anonymous(host: &Host, text: &str) -> String {
         .collect()
 }
 
+/// What a report lists as left to do.
+pub fn next(run: &Run) -> String {
+    let lines = run.stdout.lines().skip_while(|line| *line != "Next:").take_while(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// The directory that the host's is in. It belongs to the test, too.
 pub fn outside(host: &Host) -> &Path {
     host.root().parent().unwrap()

@@ -370,12 +370,12 @@ const STRICT: &str = "\
     missing_docs,
     let_underscore_drop,
     unreachable_pub,
+    unused_qualifications,
     unused_results,
     clippy::future_not_send,
     clippy::pedantic,
     clippy::unwrap_used
 )]
-#![forbid(unused_qualifications)]
 ";
 
 /// Only a binary, with `mod.rs` files, lines that end as on Windows, and an owner's table whose name is a keyword.

@@ -54,7 +54,7 @@ impl Manifest {
         }))
     }
 
-    /// `sqlx = { package = "sqlx-oldapi" }` leaves no room for sqlx itself.
+    /// `sqlx = { package = "sqlx-oldapi" }` takes the name of sqlx itself.
     fn refuse_taken_name(&self, table: &str, name: &str) -> Result<()> {
         let Some(entry) = self.entries(table).find(|entry| entry.key == name && entry.package() != name) else {
             return Ok(());
@@ -172,7 +172,7 @@ impl Manifest {
     }
 }
 
-/// What says where a dependency comes from.
+/// The keys that name where a dependency comes from.
 fn copied_fields(raw: &str, own: &Item) -> Vec<(String, String)> {
     let text = |item: &Item| raw[span_of(item)].to_owned();
     match own.as_table_like() {

@@ -1,4 +1,4 @@
-//! The entries of dependency tables: what the package says of a crate, what it takes from its workspace, and the
+//! The entries of dependency tables: what the package has for a crate, what it takes from its workspace, and the
 //! features that are on because of both.
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use toml_edit::{Item, TableLike};
 
 use super::Manifest;
 
-/// One dependency: what the package says of it, and what it takes from its workspace.
+/// One dependency: what the package has for it, and what it takes from its workspace.
 pub(super) struct Entry<'a> {
     pub(super) key: &'a str,
     pub(super) own: Option<&'a Item>,

@@ -1,5 +1,5 @@
 //! Versions: whether a crate that is there is new enough, by its requirement and by what Cargo.lock holds. One that the
-//! generated code could not be built with is refused with the change that mends it.
+//! generated code could not be built with is refused with the change that fixes it.
 
 use camino::Utf8Path;
 use semver::{Version, VersionReq};
@@ -80,7 +80,7 @@ impl Manifest {
         VersionReq::parse(text).map(Some).map_err(|error| {
             let file = self.file_of(entry);
             Failure::usage(format!("{file}: `{text}` is not a version requirement for {}: {error}", entry.key))
-                .help(format!("mend {file}"))
+                .help(format!("fix {file}"))
         })
     }
 

@@ -402,7 +402,7 @@ impl Catalog {
         self.tables.iter_mut().filter(move |table| path.contains(&table.name.schema))
     }
 
-    /// What a name in a statement stands for; nothing if that is temporary.
+    /// What a name in a statement means; nothing if that is temporary.
     fn existing(&self, name: &ObjectName) -> Option<TableName> {
         let first = self.new_name(name)?;
         if self.schema_part(name).is_some() {

@@ -1,4 +1,4 @@
-//! The statements of a migration: where one ends, and what it says. Every dialect is tried, and a table with parts that
+//! The statements of a migration: where one ends, and what it does. Every dialect is tried, and a table with parts that
 //! no parser knows keeps the rest.
 
 use sqlparser::ast::{ColumnDef, CreateTable, DataType, Ident, ObjectName, Statement};
@@ -203,7 +203,7 @@ fn extend_type(column: &mut ColumnDef, words: &[&str]) {
     column.data_type = DataType::Custom(Ident::new(declared).into(), Vec::new());
 }
 
-/// What stands before the columns of a `CREATE TABLE`, parenthesis included, and the definitions between the commas.
+/// What comes before the columns of a `CREATE TABLE`, parenthesis included, and the definitions between the commas.
 fn definitions(sql: &str, database: Database) -> Option<(&str, Vec<&str>)> {
     let bare = bare(sql, database)?;
     let open = bare.iter().find(|(_, c)| *c == '(')?.0;

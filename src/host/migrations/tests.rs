@@ -63,7 +63,7 @@ fn next(names: &[&str]) -> String {
 #[test]
 fn a_host_without_migrations_gets_reversible_ones_with_timestamps() {
     let found = migrations(&[]);
-    assert_eq!(found.habit, Habit { reversible: true, versions: Versions::Timestamp });
+    assert_eq!(found.style, MigrationStyle { reversible: true, versions: Versions::Timestamp });
     assert_eq!(found.last, None);
     assert_eq!(next(&[]), "20260304050607");
     assert!(
@@ -76,11 +76,11 @@ fn a_host_without_migrations_gets_reversible_ones_with_timestamps() {
 }
 
 #[test]
-fn the_newest_migration_shows_the_habit() {
+fn the_newest_migration_shows_the_style() {
     let found = migrations(&["0001_a.sql", "0002_b.up.sql", "0002_b.down.sql"]);
-    assert_eq!(found.habit, Habit { reversible: true, versions: Versions::Sequential { width: 4 } });
+    assert_eq!(found.style, MigrationStyle { reversible: true, versions: Versions::Sequential { width: 4 } });
     let found = migrations(&["0001_a.up.sql", "0001_a.down.sql", "20240101000000_b.sql"]);
-    assert_eq!(found.habit, Habit { reversible: false, versions: Versions::Timestamp });
+    assert_eq!(found.style, MigrationStyle { reversible: false, versions: Versions::Timestamp });
 }
 
 #[test]

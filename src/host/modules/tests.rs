@@ -42,7 +42,7 @@ fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Tree) {
 }
 
 fn library(root: &str) -> Crate {
-    Crate { root: root.into(), library: true, style: Style::Flat }
+    Crate { root: root.into(), library: true, style: ModuleStyle::Flat }
 }
 
 fn found(files: &[(&str, &str)], path: &[&str]) -> Result<Found> {
@@ -62,12 +62,12 @@ fn the_style_is_the_one_that_the_host_has() {
         style(&tree, files[0].0.into()).unwrap()
     };
     let (lib, mod_rs) = (("src/lib.rs", ""), ("src/a/b/mod.rs", ""));
-    assert_eq!(style_of(&[lib]), Style::Flat);
-    assert_eq!(style_of(&[lib, ("tests/common/mod.rs", "")]), Style::Flat);
-    assert_eq!(style_of(&[("lib.rs", ""), ("tests/common/mod.rs", "")]), Style::Flat);
-    assert_eq!(style_of(&[lib, mod_rs]), Style::ModRs);
-    assert_eq!(style_of(&[("lib.rs", ""), mod_rs]), Style::ModRs);
-    assert_eq!(style_of(&[lib, mod_rs, ("src/c.rs", ""), ("src/c/d.rs", "")]), Style::Flat);
+    assert_eq!(style_of(&[lib]), ModuleStyle::Flat);
+    assert_eq!(style_of(&[lib, ("tests/common/mod.rs", "")]), ModuleStyle::Flat);
+    assert_eq!(style_of(&[("lib.rs", ""), ("tests/common/mod.rs", "")]), ModuleStyle::Flat);
+    assert_eq!(style_of(&[lib, mod_rs]), ModuleStyle::ModRs);
+    assert_eq!(style_of(&[("lib.rs", ""), mod_rs]), ModuleStyle::ModRs);
+    assert_eq!(style_of(&[lib, mod_rs, ("src/c.rs", ""), ("src/c/d.rs", "")]), ModuleStyle::Flat);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_is_not_there_is_told_apart() {
 fn a_new_child_follows_the_style() {
     let parent = Module { file: "src/chat.rs".into(), directory: "src/chat".into(), public: false };
     let flat = library("src/lib.rs");
-    let mod_rs = Crate { style: Style::ModRs, ..flat.clone() };
+    let mod_rs = Crate { style: ModuleStyle::ModRs, ..flat.clone() };
     assert_eq!(new_file(&flat, &parent, &name("type")), "src/chat/type.rs");
     let child = child(&mod_rs, &parent, &name("notes"), true);
     assert_eq!(

@@ -2,7 +2,7 @@
 //! Where the source shows none, it is refused here with what the scope has and the flag that decides.
 
 use super::definition::{Definition, Has};
-use super::member::{self, Kind, Member};
+use super::member::{self, Member, MemberKind};
 use super::reader::Reader;
 use super::types::{Written, last_segment, show};
 use crate::failure::{Failure, Result};
@@ -14,7 +14,7 @@ use crate::tree::Tree;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     pub steps: Vec<Step>,
-    /// The id's Rust type, if it could be seen; without the `Option` that its step tells of.
+    /// The id's Rust type, if it could be seen; without the `Option` that its step has.
     pub id: Option<Seen>,
 }
 
@@ -33,6 +33,7 @@ pub struct Step {
     pub optional: bool,
 }
 
+/// The type of an id as the source has it, as far as generated code can read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     I64,
@@ -46,14 +47,6 @@ pub enum Seen {
     Ref(Box<Seen>),
     /// Anything else, as in the source.
     Other(String),
-}
-
-/// The type of the owner's id, as generated code stores it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IdType {
-    I64,
-    Uuid,
-    Text,
 }
 
 /// Whom to look for in a scope.
@@ -125,7 +118,7 @@ fn agreed(scope: &TypePath, definition: &Definition, read: impl Fn(&Definition) 
 enum At {
     /// At a value of a type of the host's.
     Host(Box<Definition>, Seen),
-    /// At a value of another type, with that type as it stands in the source.
+    /// At a value of another type, with that type as it is written.
     Other(Seen, String),
     /// Somewhere that the source does not show.
     Unknown,
@@ -140,7 +133,7 @@ impl At {
 impl Reader<'_> {
     fn infer(&self, scope: &TypePath, definition: &Definition, owner: &Owner) -> Result<Access> {
         for prefix in ["", "current_"] {
-            for kind in [Kind::Field, Kind::Method] {
+            for kind in [MemberKind::Field, MemberKind::Method] {
                 let id = Member::new(kind, format!("{prefix}{}", owner.field));
                 if let Some(access) = self.direct(definition, &id)? {
                     return Ok(access);
@@ -150,7 +143,7 @@ impl Reader<'_> {
                     return Ok(access);
                 }
                 if prefix.is_empty()
-                    && kind == Kind::Field
+                    && kind == MemberKind::Field
                     && let Some(holder) = self.only_field_of_owner(definition, owner)?
                     && let Some(access) = self.through(definition, &holder, owner)?
                 {
@@ -217,11 +210,11 @@ impl Reader<'_> {
         Ok((step, next))
     }
 
-    /// Where a method leads that a type may have though no `impl` in its file says so: one of a trait that needs no
+    /// Where a method leads that a type may have though no `impl` in its file has it: one of a trait that needs no
     /// import, of a macro, of the type that it derefs to, or of an `impl` in another file. Traits of the host's own do
     /// not count, because the generated code does not import them.
     fn unwritten(&self, at: &At, definition: &Definition, member: &Member) -> Result<Option<At>> {
-        if member.kind == Kind::Field {
+        if member.kind == MemberKind::Field {
             return Ok(None);
         }
         let has = |name: &str| definition.traits.iter().any(|found| found == name);
@@ -255,7 +248,7 @@ impl Reader<'_> {
 
     /// The id of the owner's own type. The key comes first: the table's foreign key will name it.
     fn id(&self, definition: &Definition, owner: &Owner) -> Result<Option<Access>> {
-        for kind in [Kind::Field, Kind::Method] {
+        for kind in [MemberKind::Field, MemberKind::Method] {
             for name in [owner.key, "id", owner.field.as_str()] {
                 if let Some(access) = self.direct(definition, &Member::new(kind, name))? {
                     return Ok(Some(access));
@@ -265,7 +258,7 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// The field that is of the owner's type whatever it is called. Of two, nobody knows which owns; and a field that
+    /// The field that is of the owner's type whatever it is called. Of two, either may be the owner; and a field that
     /// has the owner's name, though it could not be read, is not passed over for another.
     fn only_field_of_owner(&self, definition: &Definition, owner: &Owner) -> Result<Option<Member>> {
         let mut found = Vec::new();
@@ -278,7 +271,7 @@ impl Reader<'_> {
                 found.push(&field.name);
             }
         }
-        Ok(if let [name] = found[..] { Some(Member::new(Kind::Field, name)) } else { None })
+        Ok(if let [name] = found[..] { Some(Member::new(MemberKind::Field, name)) } else { None })
     }
 
     fn read(&self, member: &Member, found: &Has) -> Result<(Step, Written)> {
@@ -294,8 +287,8 @@ fn standard(seen: &Seen, shown: &str, member: &Member) -> Option<At> {
     match (seen, member.name.as_str()) {
         (Seen::Ref(inner), _) => standard(inner, shown.trim_start_matches('&').trim_start(), member),
         (Seen::Other(_), _) if member.is_call("to_string") => Some(At::text()),
-        (Seen::Other(_), _) => (member.kind == Kind::Method || !is_primitive(shown)).then_some(At::Unknown),
-        _ if member.kind == Kind::Field => None,
+        (Seen::Other(_), _) => (member.kind == MemberKind::Method || !is_primitive(shown)).then_some(At::Unknown),
+        _ if member.kind == MemberKind::Field => None,
         (_, "to_string") => Some(At::text()),
         (Seen::Str, "to_owned") if shown.starts_with('&') => Some(At::text()),
         (_, "clone" | "to_owned") => same(),
@@ -318,7 +311,7 @@ fn is_owner(type_name: &str, owner: &Owner) -> bool {
 }
 
 fn no_such_member(shown: &str, definition: &Definition, member: &Member) -> Failure {
-    let kind = if member.kind == Kind::Field { "field" } else { "method" };
+    let kind = if member.kind == MemberKind::Field { "field" } else { "method" };
     let what = format!(
         "--scope-owner: `{shown}` in {} has no {kind} `{}`; {}",
         definition.file,
@@ -327,11 +320,13 @@ fn no_such_member(shown: &str, definition: &Definition, member: &Member) -> Fail
     );
     let name = &definition.name;
     Failure::usage(what).help(match member.kind {
-        Kind::Method if member.is_call("to_string") => {
+        MemberKind::Method if member.is_call("to_string") => {
             format!("name one of these, or implement `Display` for `{name}`")
         }
-        Kind::Method => format!("name one of these, or add `pub fn {}(&self)` to `{name}` in that file", member.name),
-        Kind::Field => format!("name one of these, or add `pub fn owner_id(&self)` to `{name}` in that file"),
+        MemberKind::Method => {
+            format!("name one of these, or add `pub fn {}(&self)` to `{name}` in that file", member.name)
+        }
+        MemberKind::Field => format!("name one of these, or add `pub fn owner_id(&self)` to `{name}` in that file"),
     })
 }
 
@@ -356,9 +351,9 @@ fn undecided(scope: &TypePath, definition: &Definition, owner: &Owner) -> Failur
     let Owner { noun: owner_type, field: owner_field, key, .. } = owner;
     let has = |name: &str| definition.fields.iter().any(|field| field.name == name);
     let anyone = ["type", "kind", "owner_type"].into_iter().find(|name| has(name)).filter(|_| has("id"));
-    let anyone = anyone.map(|kind| format!("\na scope of `{kind}` and `id` may stand for any kind of owner"));
+    let anyone = anyone.map(|kind| format!("\na scope of `{kind}` and `id` may be any kind of owner"));
     let what = format!(
-        "cannot tell how the id of the {owner_type} is read from `{}` in {}: {}\n\
+        "it is not clear how the id of the {owner_type} is read from `{}` in {}: {}\n\
          looked for a field or method `{owner_field}`, \
          and for a field or method `{owner_type}` whose type has a visible `{key}`{}",
         scope.rust(),
@@ -368,14 +363,14 @@ fn undecided(scope: &TypePath, definition: &Definition, owner: &Owner) -> Failur
     );
     let holder = definition.fields.iter().find(|field| field.visible && field.name == owner_type.as_str());
     let example = match holder {
-        Some(holder) => format!("{}.{key}", Member::new(Kind::Field, &holder.name).rust()),
+        Some(holder) => format!("{}.{key}", Member::new(MemberKind::Field, &holder.name).rust()),
         None if definition.fields.iter().any(|field| field.visible && field.name == "id") => "id".to_owned(),
         None => {
             return Failure::decision(what).help(format!(
-                "say how with `--scope-owner`, or add `pub fn {owner_field}(&self)` to `{}` in that file",
+                "give it with `--scope-owner`, or add `pub fn {owner_field}(&self)` to `{}` in that file",
                 definition.name
             ));
         }
     };
-    Failure::decision(what).help(format!("say how with `--scope-owner`, for example `--scope-owner {example}`"))
+    Failure::decision(what).help(format!("give it with `--scope-owner`, for example `--scope-owner {example}`"))
 }

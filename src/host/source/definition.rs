@@ -1,13 +1,13 @@
-//! The definition of a type of the host: its fields and methods, and which of them the context module may use. It tells
-//! what stands in the source; what a member's type means is for `types`.
+//! The definition of a type of the host: its fields and methods, and which of them the context module may use. It has
+//! what is in the source; what a member's type means is for `types`.
 
 use camino::Utf8PathBuf;
 use syn::ext::IdentExt as _;
 use syn::{Item, Type};
 
 use super::macros;
-use super::member::{Kind, Member};
-use super::reader::{Entry, Place, Reader, is_test, name_of};
+use super::member::{Member, MemberKind};
+use super::reader::{Meaning, Place, Reader, is_test, name_of};
 use super::types::{Written, last_segment, show};
 use crate::failure::Result;
 use crate::host::modules;
@@ -28,7 +28,7 @@ pub struct Definition {
     pub(super) traits: Vec<String>,
     /// A macro may give it methods that are not written anywhere.
     pub(super) expands: bool,
-    /// What the same name stands for under other conditions (`cfg`).
+    /// What the same name means under other conditions (`cfg`).
     pub variants: Vec<Definition>,
 }
 
@@ -60,11 +60,11 @@ pub(super) struct Has {
 impl Definition {
     pub(super) fn find(&self, member: &Member) -> Option<Has> {
         let (ty, module, visible) = match member.kind {
-            Kind::Field => {
+            MemberKind::Field => {
                 let field = self.fields.iter().find(|field| field.name == member.name)?;
                 (&field.ty, &self.module, field.visible)
             }
-            Kind::Method => {
+            MemberKind::Method => {
                 let method = self.methods.iter().find(|method| method.name == member.name)?;
                 (&method.returns, &method.module, method.visible)
             }
@@ -97,18 +97,18 @@ impl Reader<'_> {
     }
 
     /// The definition behind a name, through aliases.
-    pub(super) fn define(&self, entry: Entry) -> Result<Option<Definition>> {
+    pub(super) fn define(&self, entry: Meaning) -> Result<Option<Definition>> {
         Ok(self.item(entry)?.map(|(place, item)| self.definition(&place, &item)))
     }
 
     /// The struct, enum or union behind a name, through aliases.
-    pub(super) fn item(&self, entry: Entry) -> Result<Option<(Place, Box<Item>)>> {
+    pub(super) fn item(&self, entry: Meaning) -> Result<Option<(Place, Box<Item>)>> {
         match entry {
-            Entry::Type(place, item) => Ok(Some((place, item))),
-            Entry::Alias(place, alias) => {
+            Meaning::Type(place, item) => Ok(Some((place, item))),
+            Meaning::Alias(place, alias) => {
                 let target = self.unalias(&Written { ty: *alias.ty, module: place.path })?;
                 match self.entry_of(&target)? {
-                    Entry::Type(place, item) => Ok(Some((place, item))),
+                    Meaning::Type(place, item) => Ok(Some((place, item))),
                     _ => Ok(None),
                 }
             }
@@ -148,7 +148,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The methods of every `impl` for that name in a file, whichever of its modules it stands in.
+    /// The methods of every `impl` for that name in a file, whichever of its modules it is in.
     fn collect_methods(&self, items: &[Item], name: &str, module: &[Name], methods: &mut Vec<Method>) {
         for item in items {
             match item {
@@ -238,7 +238,7 @@ impl Reader<'_> {
     }
 }
 
-/// The traits that items implement for a type, whichever module they stand in.
+/// The traits that items implement for a type, whichever module they are in.
 fn traits_of(items: &[Item], name: &str) -> Vec<String> {
     let mut traits = Vec::new();
     for item in items {

@@ -63,7 +63,7 @@ impl Reader<'_> {
     }
 }
 
-/// Macros that are called where items stand and make no type, or only types that the call names.
+/// Macros that are called where items are and make no type, or only types that the call names.
 const NO_TYPES: &[&str] = &[
     "allow_tables_to_appear_in_same_query",
     "assert_impl_all",
@@ -181,7 +181,7 @@ const TRAITS_ONLY: &[&str] = &[
     "Validate",
 ];
 
-/// Whether a word stands among tokens, also inside a string.
+/// Whether a word is among tokens, also inside a string.
 fn mentions(tokens: &TokenStream, name: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Ident(ident) => ident == name,

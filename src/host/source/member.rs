@@ -5,31 +5,31 @@ use crate::failure::{Failure, Result};
 use crate::names::Name;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MemberKind {
     Field,
     Method,
 }
 
 /// An access by name, as a person or a rule asks for it.
 pub(super) struct Member {
-    pub(super) kind: Kind,
+    pub(super) kind: MemberKind,
     pub(super) name: String,
 }
 
 impl Member {
-    pub(super) fn new(kind: Kind, name: impl Into<String>) -> Self {
+    pub(super) fn new(kind: MemberKind, name: impl Into<String>) -> Self {
         Self { kind, name: name.into() }
     }
 
     pub(super) fn is_call(&self, name: &str) -> bool {
-        self.kind == Kind::Method && self.name == name
+        self.kind == MemberKind::Method && self.name == name
     }
 
     pub(super) fn rust(&self) -> String {
         let name = Name::parse("", &self.name).map_or_else(|_| self.name.clone(), |name| name.rust());
         match self.kind {
-            Kind::Field => name,
-            Kind::Method => name + "()",
+            MemberKind::Field => name,
+            MemberKind::Method => name + "()",
         }
     }
 }
@@ -41,12 +41,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<Member>> {
 
 fn member(part: &str) -> Option<Member> {
     let (kind, name) = match part.strip_suffix("()") {
-        Some(name) => (Kind::Method, name),
-        None => (Kind::Field, part),
+        Some(name) => (MemberKind::Method, name),
+        None => (MemberKind::Field, part),
     };
-    let is_index = kind == Kind::Field && name.parse::<u16>().is_ok_and(|index| index.to_string() == name);
+    let is_index = kind == MemberKind::Field && name.parse::<u16>().is_ok_and(|index| index.to_string() == name);
     let name = name.strip_prefix("r#").unwrap_or(name);
-    // These stand for places, also when they are written raw.
+    // These are places, also when they are written raw.
     let is_place = ["self", "Self", "super", "crate", "_"].contains(&name);
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -1,4 +1,4 @@
-//! The reader of the host's crate: what a name stands for in a module, through `mod`, `use` and files. A module is
+//! The reader of the host's crate: what a name means in a module, through `mod`, `use` and files. A module is
 //! read once; a name that leads to another crate or into a macro ends there.
 
 use std::cell::RefCell;
@@ -28,8 +28,8 @@ pub(super) struct Reader<'a> {
     places: RefCell<BTreeMap<Vec<Name>, Option<Place>>>,
 }
 
-/// What a name stands for in a module.
-pub(super) enum Entry {
+/// What a name means in a module.
+pub(super) enum Meaning {
     Type(Place, Box<Item>),
     Alias(Place, Box<syn::ItemType>),
     Module(Place),
@@ -73,12 +73,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Follows a path that is written in the module `from`. Of variants under `cfg` it takes the first.
-    pub(super) fn walk(&self, from: &[Name], path: &[String], fuel: usize) -> Result<Entry> {
+    pub(super) fn walk(&self, from: &[Name], path: &[String], fuel: usize) -> Result<Meaning> {
         Ok(self.variants(from, path, fuel)?.swap_remove(0))
     }
 
     /// As [`Reader::walk`], with every variant of what the path ends at. There is at least one.
-    pub(super) fn variants(&self, from: &[Name], path: &[String], fuel: usize) -> Result<Vec<Entry>> {
+    pub(super) fn variants(&self, from: &[Name], path: &[String], fuel: usize) -> Result<Vec<Meaning>> {
         let mut module = from.to_vec();
         let mut rest = path;
         while let [first, tail @ ..] = rest {
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
             rest = tail;
         }
         let relative = rest.len() == path.len();
-        let Some(mut here) = self.module(&module)? else { return Ok(vec![Entry::Absent]) };
+        let Some(mut here) = self.module(&module)? else { return Ok(vec![Meaning::Absent]) };
         for (index, name) in rest.iter().enumerate() {
             let tail = &rest[index + 1..];
             let mut entries = self.entries(&here, name, fuel)?;
@@ -99,49 +99,49 @@ impl<'a> Reader<'a> {
                 return Ok(entries);
             }
             let entry = match entries.swap_remove(0) {
-                Entry::Module(inner) => {
+                Meaning::Module(inner) => {
                     here = inner;
                     continue;
                 }
-                Entry::External(path) => Entry::External([&path, tail].concat()),
+                Meaning::External(path) => Meaning::External([&path, tail].concat()),
                 entry if tail.is_empty() => entry,
                 // What a path starts with and the module does not have is another crate.
-                Entry::Absent if relative && index == 0 => Entry::External(rest.to_vec()),
-                Entry::Absent => Entry::Absent,
-                _ => Entry::Hidden,
+                Meaning::Absent if relative && index == 0 => Meaning::External(rest.to_vec()),
+                Meaning::Absent => Meaning::Absent,
+                _ => Meaning::Hidden,
             };
             return Ok(vec![entry]);
         }
-        Ok(vec![Entry::Module(here)])
+        Ok(vec![Meaning::Module(here)])
     }
 
-    /// What a name stands for in a module: declared there or imported by name, in every variant; else imported by `*`,
+    /// What a name means in a module: declared there or imported by name, in every variant; else imported by `*`,
     /// or made by a macro.
-    fn entries(&self, place: &Place, name: &str, fuel: usize) -> Result<Vec<Entry>> {
-        let Some(fuel) = fuel.checked_sub(1) else { return Ok(vec![Entry::Hidden]) };
+    fn entries(&self, place: &Place, name: &str, fuel: usize) -> Result<Vec<Meaning>> {
+        let Some(fuel) = fuel.checked_sub(1) else { return Ok(vec![Meaning::Hidden]) };
         let mut entries = self.declared(place, name)?;
         let imports = imports(place.items());
         for import in imports.iter().filter(|import| import.name.as_deref() == Some(name)) {
             // `use uuid;` would otherwise import itself.
             if import.external || import.path == [name] {
-                entries.push(Entry::External(import.path.clone()));
+                entries.push(Meaning::External(import.path.clone()));
             } else {
                 entries.extend(self.variants(&place.path, &import.path, fuel)?);
             }
         }
         if entries.len() > 1 {
-            entries.retain(|entry| !matches!(entry, Entry::Absent));
+            entries.retain(|entry| !matches!(entry, Meaning::Absent));
         }
         if !entries.is_empty() {
             return Ok(entries);
         }
         for import in imports.iter().filter(|import| import.name.is_none()) {
             match self.behind_glob(place, import, name, fuel)? {
-                Entry::Absent => {}
+                Meaning::Absent => {}
                 entry => return Ok(vec![entry]),
             }
         }
-        Ok(vec![self.maker(place, name)?.map_or(Entry::Absent, Entry::Made)])
+        Ok(vec![self.maker(place, name)?.map_or(Meaning::Absent, Meaning::Made)])
     }
 
     /// What keeps a module from having a name in another module: its file and line, and what it is.
@@ -174,13 +174,13 @@ impl<'a> Reader<'a> {
         for import in imports(std::slice::from_ref(item)) {
             if import.name.as_deref() == Some(name) {
                 let is_crate = import.external || import.path == [name];
-                return Ok(is_crate || !matches!(self.walk(&place.path, &import.path, FUEL)?, Entry::Absent));
+                return Ok(is_crate || !matches!(self.walk(&place.path, &import.path, FUEL)?, Meaning::Absent));
             }
         }
         Ok(false)
     }
 
-    fn declared(&self, place: &Place, name: &str) -> Result<Vec<Entry>> {
+    fn declared(&self, place: &Place, name: &str) -> Result<Vec<Meaning>> {
         let mut entries = Vec::new();
         for item in place.items() {
             match item {
@@ -189,13 +189,13 @@ impl<'a> Reader<'a> {
                 | Item::Union(syn::ItemUnion { ident, .. })
                     if is(ident, name) =>
                 {
-                    entries.push(Entry::Type(place.clone(), Box::new(item.clone())));
+                    entries.push(Meaning::Type(place.clone(), Box::new(item.clone())));
                 }
                 Item::Type(alias) if is(&alias.ident, name) => {
-                    entries.push(Entry::Alias(place.clone(), Box::new(alias.clone())));
+                    entries.push(Meaning::Alias(place.clone(), Box::new(alias.clone())));
                 }
                 Item::Trait(item) if is(&item.ident, name) => {
-                    entries.push(Entry::Trait(place.clone(), Box::new(item.clone())));
+                    entries.push(Meaning::Trait(place.clone(), Box::new(item.clone())));
                 }
                 Item::Mod(module) if is(&module.ident, name) && !is_test(&module.attrs) => {
                     entries.push(self.child(place, module)?);
@@ -206,31 +206,31 @@ impl<'a> Reader<'a> {
         Ok(entries)
     }
 
-    fn child(&self, place: &Place, module: &syn::ItemMod) -> Result<Entry> {
-        let Some(name) = name_of(&module.ident) else { return Ok(Entry::Hidden) };
+    fn child(&self, place: &Place, module: &syn::ItemMod) -> Result<Meaning> {
+        let Some(name) = name_of(&module.ident) else { return Ok(Meaning::Hidden) };
         let path = [place.path.as_slice(), &[name]].concat();
         if module.content.is_some() {
-            return Ok(Entry::Module(Place { path, ..place.clone() }));
+            return Ok(Meaning::Module(Place { path, ..place.clone() }));
         }
         // The files of a `mod b;` inside an inline module are not looked for.
         let file = self.module(&path)?.filter(|inner| inner.base == path.len());
-        Ok(file.map_or(Entry::Hidden, Entry::Module))
+        Ok(file.map_or(Meaning::Hidden, Meaning::Module))
     }
 
-    fn behind_glob(&self, place: &Place, import: &Import, name: &str, fuel: usize) -> Result<Entry> {
-        let target = if import.external { Entry::Hidden } else { self.walk(&place.path, &import.path, fuel)? };
+    fn behind_glob(&self, place: &Place, import: &Import, name: &str, fuel: usize) -> Result<Meaning> {
+        let target = if import.external { Meaning::Hidden } else { self.walk(&place.path, &import.path, fuel)? };
         let inner = match target {
-            Entry::Module(inner) => inner,
+            Meaning::Module(inner) => inner,
             // A prelude that is imported for private use exports nothing.
-            Entry::External(_) | Entry::Hidden if import.public => return Ok(Entry::Hidden),
-            _ => return Ok(Entry::Absent),
+            Meaning::External(_) | Meaning::Hidden if import.public => return Ok(Meaning::Hidden),
+            _ => return Ok(Meaning::Absent),
         };
         let key = (inner.path.clone(), name.to_owned());
         if !self.missing.borrow_mut().insert(key.clone()) {
-            return Ok(Entry::Absent);
+            return Ok(Meaning::Absent);
         }
         let entry = self.entries(&inner, name, fuel)?.swap_remove(0);
-        if !matches!(entry, Entry::Absent) {
+        if !matches!(entry, Meaning::Absent) {
             self.missing.borrow_mut().remove(&key);
         }
         Ok(entry)

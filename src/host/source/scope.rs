@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use syn::{Item, Type, TypeParamBound, Visibility};
 
-use super::reader::{Entry, FUEL, Place, Reader};
+use super::reader::{FUEL, Meaning, Place, Reader};
 use super::types::{Written, arguments, last_segment, show};
 use crate::failure::{Failure, Result};
 use crate::names::{Name, TypePath};
@@ -74,16 +74,16 @@ impl Reader<'_> {
                 Ok(is_bound.then(|| show(&written.ty)))
             }
             Type::Path(_) => match self.entry_of(&written)? {
-                Entry::Type(place, item) => {
+                Meaning::Type(place, item) => {
                     let name = last_segment(&written.ty).unwrap_or_default();
                     if is_declared_safe(&place, &item) || !seen.insert((place.path.clone(), name, needs)) {
                         return Ok(None);
                     }
                     Ok(self.bound_part(&place, &item, needs, seen)?.map(|(_, holds)| holds))
                 }
-                Entry::External(path) => self.bound_outside(&written, &path, needs, seen),
+                Meaning::External(path) => self.bound_outside(&written, &path, needs, seen),
                 // A name that every module has.
-                Entry::Absent | Entry::Made(_) => {
+                Meaning::Absent | Meaning::Made(_) => {
                     self.bound_outside(&written, &Vec::from_iter(last_segment(&written.ty)), needs, seen)
                 }
                 _ => Ok(None),
@@ -141,7 +141,7 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// Whether a trait object lacks what is needed: nothing says `Send` or `Sync`, and every trait is one that is known.
+    /// Whether a trait object lacks what is needed: it has no `Send` or `Sync`, and every trait is one that is known.
     fn lacks(&self, bounds: &[&TypeParamBound], module: &[Name], needs: Needs) -> Result<bool> {
         let mut open: Vec<_> = bounds.iter().map(|bound| ((*bound).clone(), module.to_vec())).collect();
         let (mut is_send, mut is_sync) = (false, needs == Needs::Send);
@@ -153,7 +153,7 @@ impl Reader<'_> {
             match self.entry_of(&Written { ty, module })? {
                 _ if name == "Send" => is_send = true,
                 _ if name == "Sync" => is_sync = true,
-                Entry::Trait(place, item) if fuel > 0 => {
+                Meaning::Trait(place, item) if fuel > 0 => {
                     fuel -= 1;
                     open.extend(item.supertraits.iter().map(|bound| (bound.clone(), place.path.clone())));
                 }

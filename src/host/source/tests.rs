@@ -1,5 +1,5 @@
 use super::*;
-use crate::host::modules::Style;
+use crate::host::modules::ModuleStyle;
 use crate::names::Name;
 
 const CONTEXT: &str = "conversations";
@@ -7,13 +7,13 @@ const CONTEXT: &str = "conversations";
 fn tree(files: &[(&str, &str)]) -> Tree {
     let mut tree = Tree::new("/nonexistent");
     for (path, text) in files {
-        tree.lay(*path, *text);
+        tree.overlay(*path, *text);
     }
     tree
 }
 
 fn krate() -> Crate {
-    Crate { root: "src/lib.rs".into(), library: true, style: Style::Flat }
+    Crate { root: "src/lib.rs".into(), library: true, style: ModuleStyle::Flat }
 }
 
 fn context() -> ModulePath {
@@ -152,14 +152,14 @@ fn a_scope_that_may_hold_anyone_needs_a_decision() {
         impl Scope { pub fn label(&self) -> &str { todo!() } }";
     assert_eq!(
         infer_from(source).unwrap_err(),
-        "5: cannot tell how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
+        "5: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
   type: Kind
   id: i64
   token: Vec<u8> (private)
   fn label(&self) -> &str
 looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
-a scope of `type` and `id` may stand for any kind of owner
-help: say how with `--scope-owner`, for example `--scope-owner id`"
+a scope of `type` and `id` may be any kind of owner
+help: give it with `--scope-owner`, for example `--scope-owner id`"
     );
 }
 

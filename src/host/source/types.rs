@@ -1,12 +1,12 @@
 //! Types as they are written: what an `Option`, a reference, a pointer or an alias of the crate has inside, and what of
-//! it can be an id. Only the names that everyone knows have a meaning here; any other type is kept as its text.
+//! it can be an id. Only well-known names have a meaning here; any other type is kept as its text.
 
 use syn::Type;
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 
 use super::access::Seen;
-use super::reader::{Entry, FUEL, Reader};
+use super::reader::{FUEL, Meaning, Reader};
 use crate::failure::Result;
 use crate::names::Name;
 
@@ -37,8 +37,8 @@ impl Reader<'_> {
             });
         }
         let name = match self.entry_of(&written)? {
-            Entry::External(path) => path.last().cloned(),
-            Entry::Absent | Entry::Hidden | Entry::Made(_) => last_segment(&written.ty),
+            Meaning::External(path) => path.last().cloned(),
+            Meaning::Absent | Meaning::Hidden | Meaning::Made(_) => last_segment(&written.ty),
             // A type of the host's own, whatever its name.
             _ => None,
         };
@@ -94,7 +94,7 @@ impl Reader<'_> {
                 Type::Paren(paren) => here.part(&paren.elem),
                 Type::Group(group) => here.part(&group.elem),
                 _ => match self.entry_of(&here)? {
-                    Entry::Alias(place, alias) if alias.generics.params.is_empty() => {
+                    Meaning::Alias(place, alias) if alias.generics.params.is_empty() => {
                         Written { ty: *alias.ty, module: place.path }
                     }
                     _ => break,
@@ -104,17 +104,17 @@ impl Reader<'_> {
         Ok(here)
     }
 
-    pub(super) fn entry_of(&self, written: &Written) -> Result<Entry> {
+    pub(super) fn entry_of(&self, written: &Written) -> Result<Meaning> {
         match &written.ty {
             Type::Path(path) if path.qself.is_none() => {
                 let names: Vec<_> =
                     path.path.segments.iter().map(|segment| segment.ident.unraw().to_string()).collect();
                 if path.path.leading_colon.is_some() {
-                    return Ok(Entry::External(names));
+                    return Ok(Meaning::External(names));
                 }
                 self.walk(&written.module, &names, FUEL)
             }
-            _ => Ok(Entry::Hidden),
+            _ => Ok(Meaning::Hidden),
         }
     }
 }
@@ -144,7 +144,7 @@ pub(super) fn arguments(ty: &Type) -> Vec<&Type> {
     types.collect()
 }
 
-/// A type as it stands in the source.
+/// A type as it is written in the source.
 pub(super) fn show(ty: &Type) -> String {
     let text = ty.span().source_text().unwrap_or_else(|| "_".to_owned());
     text.split_whitespace().collect::<Vec<_>>().join(" ")

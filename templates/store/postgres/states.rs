@@ -39,12 +39,12 @@ impl Store {
                     WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $8 AND {% endif %}s.conversation_id = $1::uuid
                       AND NOT ($7::boolean AND s.unreadable_data IS NOT NULL)
                 ), 0)
-                RETURNING c.id{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+                RETURNING c.id{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}, $6::bigint AS expected
             )
             INSERT INTO {{ agent_states }} AS s
                 (conversation_id, version, revision, write_id, data, unreadable_data,
                  inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-            SELECT c.id, $2::integer, $6::bigint + 1, $3::uuid, $4::json,
+            SELECT c.id, $2::integer, c.expected + 1, $3::uuid, $4::json,
                    CASE WHEN $7::boolean AND $6::bigint > 0 THEN 'null'::json END,
                    $5::timestamptz, $5::timestamptz{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
             FROM conversation AS c

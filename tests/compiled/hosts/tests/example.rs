@@ -10,4 +10,3 @@ async fn example_0() -> Result<(), Box<dyn std::error::Error>> {
     // {{ example }}
     Ok(())
 }
-

@@ -50,7 +50,11 @@ fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = source;
     while let Some(start) = rest.find('"') {
-        let end = if rest[..start].ends_with("r#") { "\"#" } else { "\"" };
+        let end = if rest[..start].ends_with("r#") {
+            "\"#"
+        } else {
+            "\""
+        };
         let (literal, after) = rest[start + 1..].split_once(end).unwrap();
         found.push(literal.to_owned());
         rest = after;

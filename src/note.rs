@@ -1,0 +1,23 @@
+//! What a run assumed or met that its user should know, as data. `report` words it.
+
+use camino::Utf8PathBuf;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// The tables that the owner was looked for in are not there.
+    NoForeignKey { migrations: Utf8PathBuf, tables: Vec<String> },
+    /// The owner's table was named, and no migration makes it.
+    UnknownTable { migrations: Utf8PathBuf, table: String },
+    /// The type of the owner's id in the scope cannot be read.
+    AssumedType { path: String, scope: String, rust_type: &'static str },
+    /// The owner changes without `--backfill`.
+    EmptyTablesOnly,
+    /// Emitted migrations that are gone, while others make the same tables.
+    Replaced(Vec<Utf8PathBuf>),
+    /// A file under `ejected` that is not generated.
+    NotGenerated(Utf8PathBuf),
+    /// The new package is inside the workspace of this Cargo.toml.
+    InsideWorkspace(Utf8PathBuf),
+    /// Files that had changes which were not committed, and were merged into.
+    Uncommitted(Vec<Utf8PathBuf>),
+}

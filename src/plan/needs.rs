@@ -1,0 +1,63 @@
+//! The crates that generated code needs, as edits of the host's Cargo.toml and crate root.
+
+use super::Part;
+use super::edit::Edit;
+use crate::database::Database;
+use crate::failure::Result;
+use crate::host::Host;
+use crate::host::manifest::{Need, SqlxVersion, Wiring};
+use crate::options::Options;
+
+pub fn manifest(options: &Options, host: &Host) -> Result<Part> {
+    let Wiring { text, lines } = host.manifest.with(&needs(options, host)?)?;
+    let mut part = Part::default();
+    if !lines.is_empty() {
+        // Nothing else edits Cargo.toml.
+        part.edits.push(Edit::new("Cargo.toml", lines, move |_| Ok(Some(text.clone()))));
+    }
+    if let Some(name) = &options.sqlx_name {
+        part.edits.push(Edit::external_crate(&host.krate.root, format!("extern crate {name} as sqlx;")));
+    }
+    Ok(part)
+}
+
+/// The crates that the generated code names.
+fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
+    let need = |name, version, minimum, features| Need { name, version, minimum, features, dev: false };
+    let sqlx = match host.manifest.sqlx()?.version {
+        Some(SqlxVersion::V0_8) => "0.8",
+        // sqlx 0.9 needs Rust 1.94.
+        None if host.manifest.rust_version().is_some_and(|version| (version.major, version.minor) < (1, 94)) => "0.8",
+        Some(SqlxVersion::V0_9) | None => "0.9",
+    };
+    let mut needs = vec![
+        need("chrono", "0.4", "0.4.31", &["clock", "serde", "std"] as &[_]),
+        need("serde", "1.0", "1.0.0", &["derive"]),
+        need("serde_json", "1.0", "1.0.0", &["float_roundtrip"]),
+        need(
+            "sqlx",
+            sqlx,
+            "0.8.4",
+            match options.database {
+                Database::Sqlite => &["chrono", "derive", "json", "runtime-tokio", "sqlite", "uuid"],
+                Database::Postgres => &["chrono", "derive", "json", "postgres", "runtime-tokio", "uuid"],
+            },
+        ),
+        need("thiserror", "2.0", "1.0.0", &[]),
+        need("tracing", "0.1", "0.1.0", &[]),
+        need("uuid", "1.10", "1.10.0", &["serde", "v7"]),
+    ];
+    let tokio: &[_] = &["rt", "sync", "time"];
+    if host.is_new() {
+        needs.push(need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread"]));
+        needs.push(need("tokio", "1.40", "1.40.0", tokio));
+        needs.push(need("sqlx", sqlx, "0.8.4", &["macros", "migrate"]));
+    } else {
+        needs.push(need("tokio", "1.40", "1.40.0", tokio));
+        if options.tests {
+            let dev = need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread"]);
+            needs.push(Need { dev: true, ..dev });
+        }
+    }
+    Ok(needs)
+}

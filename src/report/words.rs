@@ -1,0 +1,83 @@
+//! Notes and next steps in words.
+
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::Serialize;
+
+use crate::memory;
+use crate::next::Step;
+use crate::note::Note;
+
+/// A step as a person takes it.
+#[derive(Debug, Serialize)]
+pub struct Command {
+    pub command: String,
+    pub why: String,
+}
+
+pub fn step(step: &Step) -> Command {
+    let (command, why) = match step {
+        Step::Enter(path) => (format!("cd {}", quoted(path)), "the new package".to_owned()),
+        Step::NameDatabase { package } => (
+            format!("export DATABASE_URL=postgres://localhost/{package}"),
+            "a database of yours whose role may create others".to_owned(),
+        ),
+        Step::Test => ("cargo test".to_owned(), "proves the layer".to_owned()),
+        Step::Run => ("cargo run".to_owned(), "shows it at work".to_owned()),
+        Step::Embedded { runs, manifest, file } => {
+            let (command, verb) = if *runs { ("cargo run", "runs") } else { ("cargo build", "embeds") };
+            let place = manifest.as_ref().map(|path| format!(" --manifest-path {}", quoted(path))).unwrap_or_default();
+            (format!("{command}{place}"), format!("{verb} the new migration, by `migrate!` in {file}"))
+        }
+        Step::Migrate { source, creates } => {
+            let verb = if *creates { "creates" } else { "changes" };
+            (format!("sqlx migrate run --source {}", quoted(source)), format!("{verb} the tables in DATABASE_URL"))
+        }
+        Step::DropOldOwner { context, columns } => (
+            format!("sagents update {context} --drop-old-owner"),
+            format!("later, when {} is not needed any more", columns.join(", ")),
+        ),
+    };
+    Command { command, why }
+}
+
+pub fn note(note: &Note) -> String {
+    match note {
+        Note::NoForeignKey { migrations, tables } => {
+            let tables: Vec<_> = tables.iter().map(|table| format!("`{table}`")).collect();
+            format!(
+                "Conversations have no foreign key to their owner, because {migrations} has no table {}. \
+                 `--owner-table` names another one, or `none`.",
+                tables.join(" or ")
+            )
+        }
+        Note::UnknownTable { migrations, table } => format!(
+            "{migrations} has no table `{table}`; its key is taken to be `id`. The migration needs it to be there."
+        ),
+        Note::AssumedType { path, scope, rust_type } => {
+            format!("The type of `{path}` in {scope} cannot be seen; it is taken to be {rust_type}.")
+        }
+        Note::EmptyTablesOnly => "Without --backfill the migration is for empty tables; \
+                                  where there are conversations it stops, with nothing changed."
+            .to_owned(),
+        Note::Replaced(files) => {
+            format!("Emitted and not there any more, but other migrations make the same tables: {}.", list(files))
+        }
+        Note::NotGenerated(file) => {
+            format!("`ejected` in {} names {file}, which is not a generated file.", memory::OPTIONS_FILE)
+        }
+        Note::InsideWorkspace(manifest) => {
+            format!("The new package is inside the workspace of {manifest}: list it there under `members`.")
+        }
+        Note::Uncommitted(files) => format!("Merged into changes that were not committed: {}.", list(files)),
+    }
+}
+
+pub fn list(files: &[Utf8PathBuf]) -> String {
+    files.iter().map(|file| file.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Utf8Path) -> String {
+    let plain = path.as_str().chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+    if plain { path.to_string() } else { format!("'{}'", path.as_str().replace('\'', "'\\''")) }
+}
