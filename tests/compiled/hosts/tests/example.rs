@@ -10,3 +10,4 @@ async fn example_0() -> Result<(), Box<dyn std::error::Error>> {
     // {{ example }}
     Ok(())
 }
+
