@@ -26,8 +26,12 @@ async fn a_column_that_another_process_adds_breaks_no_call() {
 
     let other = connect(&database.url()).await.unwrap();
     for table in ["conversations", "agent_states", "display_messages"] {
-        let add = format!("ALTER TABLE sagents_{table} ADD COLUMN color TEXT NOT NULL DEFAULT 'red'");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(add)).execute(&other).await.unwrap();
+        let add =
+            format!("ALTER TABLE sagents_{table} ADD COLUMN color TEXT NOT NULL DEFAULT 'red'");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(add))
+            .execute(&other)
+            .await
+            .unwrap();
     }
     // Every connection of the pool has prepared the statements before.
     for _ in 0..10 {
@@ -52,14 +56,20 @@ async fn tables_that_were_not_migrated_are_an_error_with_a_hint() {
             }
             _ => {
                 let page = SearchPage::first();
-                layer.search_messages(&scope(), "a", page).await.unwrap_err()
+                layer
+                    .search_messages(&scope(), "a", page)
+                    .await
+                    .unwrap_err()
             }
         };
         assert_eq!(error.to_string(), "database error");
         let hint = error.hint().unwrap();
         assert!(hint.starts_with("run the migrations"), "{hint}");
         let source = error.source().unwrap().to_string();
-        assert!(source.contains("sagents_display_messages") || source.contains("user_id"), "{source}");
+        assert!(
+            source.contains("sagents_display_messages") || source.contains("user_id"),
+            "{source}"
+        );
     }
 }
 
@@ -79,8 +89,16 @@ async fn every_call_is_a_span_with_the_conversation_and_without_content() {
     }
     for (name, fields) in seen.iter() {
         assert!(!fields.contains(SECRET), "{name} {fields}");
-        let is_about_many = ["list_conversations", "search_messages", "delete_conversations_before"].contains(name);
-        assert!(is_about_many || fields.contains(&id.to_string()), "{name} {fields}");
+        let is_about_many = [
+            "list_conversations",
+            "search_messages",
+            "delete_conversations_before",
+        ]
+        .contains(name);
+        assert!(
+            is_about_many || fields.contains(&id.to_string()),
+            "{name} {fields}"
+        );
     }
 }
 
@@ -130,29 +148,56 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
 
     let text = NewDisplayMessage::text(Role::User, SECRET);
     for _ in 0..2 {
-        layer.append_display_message(scope, id, text.clone()).await?;
+        layer
+            .append_display_message(scope, id, text.clone())
+            .await?;
     }
     let mut message = Message::assistant(SECRET);
     message.tool_calls = vec![ToolCall::new("call_1", "search", json!({ "q": SECRET }))];
-    layer.save_message(scope, id, Uuid::now_v7(), &message).await?;
-    layer.load_display_messages(scope, id, MessagePage::first()).await?;
-    layer.load_display_messages(scope, id, MessagePage::last()).await?;
-    layer.search_messages(scope, SECRET, SearchPage::first()).await?;
-    layer.interrupt_tool_call(scope, id, "call_1", Map::new()).await?;
-    layer.record_hitl_decision(scope, id, "call_1", HitlDecision::Approved).await?;
+    layer
+        .save_message(scope, id, Uuid::now_v7(), &message)
+        .await?;
+    layer
+        .load_display_messages(scope, id, MessagePage::first())
+        .await?;
+    layer
+        .load_display_messages(scope, id, MessagePage::last())
+        .await?;
+    layer
+        .search_messages(scope, SECRET, SearchPage::first())
+        .await?;
+    layer
+        .interrupt_tool_call(scope, id, "call_1", Map::new())
+        .await?;
+    layer
+        .record_hitl_decision(scope, id, "call_1", HitlDecision::Approved)
+        .await?;
     layer.mark_tool_executing(scope, id, "call_1").await?;
     let is_interrupt = Map::from_iter([("is_interrupt".to_owned(), json!(true))]);
     let waiting = NewDisplayMessage::tool_result("call_1", SECRET).metadata(is_interrupt);
     layer.append_display_message(scope, id, waiting).await?;
-    layer.resolve_interrupted_tool_result(scope, id, "call_1", SECRET).await?;
-    layer.complete_tool_call(scope, id, "call_1", Map::new()).await?;
+    layer
+        .resolve_interrupted_tool_result(scope, id, "call_1", SECRET)
+        .await?;
+    layer
+        .complete_tool_call(scope, id, "call_1", Map::new())
+        .await?;
     layer.clear_display_messages(scope, id).await?;
 
     let mut state = State::new();
     state.add_message(Message::user(SECRET));
-    let saved = layer.save_agent_state(scope, id, &state, Expect::NOTHING).await?;
-    layer.save_agent_state(scope, id, &state, Expect::Any).await?;
-    assert!(layer.save_agent_state(scope, id, &state, Expect::Revision(saved)).await.is_err());
+    let saved = layer
+        .save_agent_state(scope, id, &state, Expect::NOTHING)
+        .await?;
+    layer
+        .save_agent_state(scope, id, &state, Expect::Any)
+        .await?;
+    assert!(
+        layer
+            .save_agent_state(scope, id, &state, Expect::Revision(saved))
+            .await
+            .is_err()
+    );
     let loaded = layer.load_agent_state(scope, id).await?;
     layer.load_todos(scope, id).await?;
     let expect = Expect::Unreadable(loaded.revision);
@@ -160,7 +205,9 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
     layer.load_unreadable(scope, id).await?;
     layer.restore_unreadable(scope, id).await?;
     layer.discard_unreadable(scope, id).await?;
-    layer.delete_conversations_before(chrono::DateTime::UNIX_EPOCH).await?;
+    layer
+        .delete_conversations_before(chrono::DateTime::UNIX_EPOCH)
+        .await?;
     layer.delete_conversation(scope, id).await?;
     Ok(id)
 }
@@ -180,7 +227,9 @@ struct Spans(Arc<Mutex<Vec<(&'static str, String)>>>);
 
 impl Subscriber for Spans {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_span() && metadata.target().starts_with("matrix::conversations") && *metadata.level() == Level::DEBUG
+        metadata.is_span()
+            && metadata.target().starts_with("matrix::conversations")
+            && *metadata.level() == Level::DEBUG
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {

@@ -35,7 +35,10 @@ async fn a_url_that_is_wrong() {
         assert_eq!(refusal(url).await, expected, "{url}");
     }
     let port = refusal("postgres://localhost:many/app").await;
-    assert_eq!(port, "database error: error with configuration: invalid port number");
+    assert_eq!(
+        port,
+        "database error: error with configuration: invalid port number"
+    );
 
     // Nobody listens there.
     let refused = refusal("postgres://sagents:secret@127.0.0.1:1/app").await;
