@@ -101,6 +101,9 @@ impl Landed {
             assert!(new.contains(migration), "{}: {} was changed", self.name, migration.0);
         }
         new.retain(|migration| !landed.contains(migration));
+        for script in ups(&new) {
+            assert!(!script.contains(" RENAME TO "), "{}: nothing has to be rebuilt\n{script}", self.name);
+        }
         let notes = self.play(real, &landed, &new, &tables, &self.tables(&host));
         notes.unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }

@@ -44,7 +44,7 @@ pub fn upcoming(schema: &mut Schema) {
     });
 }
 
-fn grown(mut schema: Schema) -> Schema {
+pub fn grown(mut schema: Schema) -> Schema {
     upcoming(&mut schema);
     schema
 }
