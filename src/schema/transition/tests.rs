@@ -52,7 +52,7 @@ fn is_unchanged(old: &Schema, new: &Schema, wish: &Wish) -> bool {
     BOTH.iter().all(|&database| transition.up(database).is_empty() && transition.down(database).is_empty())
 }
 
-/// The tables that SQLite rebuilds on the way there, by their new names.
+/// The tables that `SQLite` rebuilds on the way there, by their new names.
 fn rebuilt(transition: &Transition) -> Vec<&str> {
     sqlite::rebuilt(&transition.path_up())
 }
