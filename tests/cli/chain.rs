@@ -60,7 +60,9 @@ fn renumbered_migrations_are_found_by_what_they_say() {
     // The tests name the script.
     assert_eq!(host.sagents("check").code, 3);
     host.generate("update");
-    assert!(host.read("src/conversations/tests.rs").contains("migrations/0007_create_sagents_persistence.sql"));
+    assert!(
+        host.read("src/conversations/tests/database.rs").contains("migrations/0007_create_sagents_persistence.sql")
+    );
     rename(&host, "migrations/0007_create_sagents_persistence.sql", "migrations/0009_tables.sql");
     host.generate(&format!("{LINE} --table-prefix chat_"));
     assert!(host.exists("migrations/0010_rename_sagents_to_chat.sql"));

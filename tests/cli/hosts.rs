@@ -213,7 +213,7 @@ fn migrations_may_be_shared_in_the_workspace() {
     Next:
       sqlx migrate run --source migrations  # creates the tables in DATABASE_URL
     ");
-    assert_snapshot!(lines_with(&host, "web/src/conversations/tests.rs", "0002_"), @r#""/../migrations/0002_create_sagents_persistence.sql""#);
+    assert_snapshot!(lines_with(&host, "web/src/conversations/tests/database.rs", "0002_"), @r#""/../migrations/0002_create_sagents_persistence.sql""#);
     assert_a_second_run_changes_nothing(&host, line);
 }
 

@@ -45,7 +45,7 @@ pub fn edit(host: &Host, path: &str, old: &str, new: &str) {
 
 #[test]
 fn a_file_that_nobody_edited_is_brought_up_to_date() {
-    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
     let run = host.generate(LINE);
     assert_snapshot!(anonymous(&host, &run.stdout), @"
     Generated crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
@@ -54,14 +54,14 @@ fn a_file_that_nobody_edited_is_brought_up_to_date() {
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
     ");
-    assert!(host.read(STATES).contains("/// A state as it was saved."));
+    assert!(host.read(STATES).contains("/// A stored agent state."));
     assert_eq!(host.sagents("check").code, 0);
 }
 
 #[test]
 fn edits_and_what_is_new_go_together() {
-    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
-    edit(&host, STATES, "/// Which save it was; the next one may expect it.", "/// My own words.");
+    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
+    edit(&host, STATES, "/// For [`Expect::Revision`] in the next save.", "/// My own words.");
     let run = host.generate(LINE);
     assert_snapshot!(anonymous(&host, &run.stdout), @"
     Generated crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
@@ -71,13 +71,13 @@ fn edits_and_what_is_new_go_together() {
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
     ");
     let text = host.read(STATES);
-    assert!(text.contains("/// A state as it was saved.") && text.contains("/// My own words."), "{text}");
+    assert!(text.contains("/// A stored agent state.") && text.contains("/// My own words."), "{text}");
     assert_eq!(host.sagents("check").code, 0);
 }
 
 #[test]
 fn where_both_changed_the_same_line_a_person_decides_and_the_next_run_goes_on() {
-    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
     edit(&host, STATES, "/// What was saved.", "/// My own words.");
     let before = host.read(STATES);
     let run = host.sagents(LINE);
@@ -91,7 +91,7 @@ fn where_both_changed_the_same_line_a_person_decides_and_the_next_run_goes_on() 
     help: conflicts are marked with `<<<<<<<` and `>>>>>>>`, for you to edit; everything else is written
     exit 4
     ");
-    let conflict = "<<<<<<< yours\n/// My own words.\n=======\n/// A state as it was saved.\n>>>>>>> generated\n";
+    let conflict = "<<<<<<< yours\n/// My own words.\n=======\n/// A stored agent state.\n>>>>>>> generated\n";
     assert!(host.read(STATES).contains(conflict), "{}", host.read(STATES));
 
     // Markers are noticed, not merged into.
@@ -129,7 +129,7 @@ fn what_is_not_generated_any_more_goes_unless_it_was_edited() {
 
 #[test]
 fn an_ejected_file_is_the_hosts() {
-    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
     let options = host.read("sagents.toml");
     host.write("sagents.toml", &format!("{options}ejected = [\"{STATES}\"]\n"));
     let run = host.generate(LINE);
@@ -141,18 +141,18 @@ fn an_ejected_file_is_the_hosts() {
     // Taken back, it gets what it missed.
     host.write("sagents.toml", &options);
     host.generate(LINE);
-    assert!(host.read(STATES).contains("/// A state as it was saved."));
+    assert!(host.read(STATES).contains("/// A stored agent state."));
 }
 
 #[test]
 fn a_module_that_moved_to_mod_rs_keeps_its_edits() {
-    let host = older("src/conversations.rs", "/// Why a call did not succeed.", "/// Why not.");
-    let moved = host.read("src/conversations.rs").replace("/// What the calls of this module answer.", "/// Mine.");
+    let host = older("src/conversations.rs", "/// Why a call failed.", "/// Why not.");
+    let moved = host.read("src/conversations.rs").replace("/// The result of the calls of this module.", "/// Mine.");
     host.write("src/conversations/mod.rs", &moved);
     std::fs::remove_file(host.root().join("src/conversations.rs")).unwrap();
     host.generate(LINE);
     let text = host.read("src/conversations/mod.rs");
-    assert!(text.contains("/// Why a call did not succeed.") && text.contains("/// Mine."), "{text}");
+    assert!(text.contains("/// Why a call failed.") && text.contains("/// Mine."), "{text}");
     assert!(!host.exists("src/conversations.rs"));
 }
 
@@ -172,7 +172,7 @@ fn a_project_that_lost_its_memory_is_adopted_if_nothing_was_edited() {
     };
     assert!(but_once(host.files()) == but_once(whole));
 
-    edit(&host, STATES, "/// A state as it was saved.", "/// Mine.");
+    edit(&host, STATES, "/// A stored agent state.", "/// Mine.");
     std::fs::remove_dir_all(host.root().join(".sagents")).unwrap();
     let run = host.sagents(LINE);
     assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
@@ -185,8 +185,8 @@ fn a_project_that_lost_its_memory_is_adopted_if_nothing_was_edited() {
 #[test]
 fn a_base_that_is_missing_or_altered_is_not_merged_with() {
     let base = format!(".sagents/conversations/base/{STATES}");
-    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
-    edit(&host, STATES, "/// Which save it was; the next one may expect it.", "/// My own words.");
+    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
+    edit(&host, STATES, "/// For [`Expect::Revision`] in the next save.", "/// My own words.");
     let whole = host.read(&base);
     host.write(&base, &whole.replace("/// What was saved.", "/// Something else."));
     assert_eq!(host.sagents(LINE).code, 5);
@@ -327,7 +327,7 @@ fn options_may_be_edited_in_the_file_and_then_updated() {
 
 #[test]
 fn uncommitted_changes_are_told_and_no_obstacle() {
-    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
+    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
     let git = |args: &str| {
         let mut command = std::process::Command::new("git");
         command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args.split_whitespace());
@@ -336,7 +336,7 @@ fn uncommitted_changes_are_told_and_no_obstacle() {
     git("init");
     git("add .");
     git("commit -m all");
-    edit(&host, STATES, "/// Which save it was; the next one may expect it.", "/// My own words.");
+    edit(&host, STATES, "/// For [`Expect::Revision`] in the next save.", "/// My own words.");
     let run = host.generate(LINE);
     assert!(
         run.stdout.contains("Note: Merged into changes that were not committed: src/conversations/states.rs."),
@@ -347,8 +347,13 @@ fn uncommitted_changes_are_told_and_no_obstacle() {
 
 #[test]
 fn a_report_for_programs_tells_the_state_of_every_file() {
-    let host = older(STATES, "/// A state as it was saved.", "/// What was saved.");
-    edit(&host, "src/conversations/scope.rs", "/// Every statement carries it", "/// Mine: every statement carries it");
+    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
+    edit(
+        &host,
+        "src/conversations/scope.rs",
+        "Every statement has it as a parameter.",
+        "Every statement of mine has it as a parameter.",
+    );
     let check = host.sagents("check --json");
     let json: serde_json::Value = serde_json::from_str(&check.stdout).unwrap();
     assert_eq!((json["ok"].as_bool(), json["exit"].as_u64(), check.code), (Some(false), Some(3), 3));

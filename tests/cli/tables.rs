@@ -363,7 +363,8 @@ fn a_column_of_the_host_goes_by_its_last_name() {
                    ALTER TABLE sagents_conversations RENAME COLUMN pinned TO rank;\n";
         host.write("migrations/20990101000000_host.up.sql", sql);
         generate(&host, &format!("{line} -t team"));
-        let generated = [host.read("src/conversations/tests.rs"), host.read(&host.find("_owner_to_team_id.up.sql"))];
+        let generated =
+            [host.read("src/conversations/tests/database.rs"), host.read(&host.find("_owner_to_team_id.up.sql"))];
         let definition = "rank INTEGER NOT NULL DEFAULT 0 CHECK (rank >= 0)";
         assert!(generated[0].contains(definition), "{}", generated[0]);
         assert_eq!(generated[1].contains(definition), line == PLAIN, "{}", generated[1]);

@@ -62,8 +62,7 @@ fn a_file_that_is_the_hosts_by_now_needs_no_formatting() {
 
 #[test]
 fn a_merged_file_needs_no_formatting_again() {
-    let host =
-        crate::rerun::older("src/conversations/states.rs", "/// A state as it was saved.", "/// What was saved.");
+    let host = crate::rerun::older("src/conversations/states.rs", "/// A stored agent state.", "/// What was saved.");
     let text = host.read("src/conversations/states.rs");
     host.write("src/conversations/states.rs", &format!("{text}\n// Ours.\n"));
     host.generate(LINE);

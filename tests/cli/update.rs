@@ -224,7 +224,7 @@ fn there_is_one_json_document_whatever_happens() {
     let states = "src/conversations/states.rs";
     let fresh = Host::library();
     let conflict = || {
-        let host = older(states, "/// A state as it was saved.", "/// What was saved.");
+        let host = older(states, "/// A stored agent state.", "/// What was saved.");
         edit(&host, states, "/// What was saved.", "/// My own words.");
         host
     };
