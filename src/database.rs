@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
-use crate::schema::Kind;
+use crate::schema::{Check, Kind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -75,14 +75,16 @@ impl Database {
         }
     }
 
-    /// What holds for every value of a kind, as a condition on the column.
-    pub fn condition(self, kind: Kind, column: &str) -> Option<String> {
-        match (self, kind) {
-            (Self::Sqlite, Kind::Boolean) => Some(format!("{column} IN (0, 1)")),
-            (Self::Sqlite, Kind::Uuid) => Some(format!("length({column}) = 16")),
-            (Self::Sqlite, Kind::Json) => Some(format!("json_valid({column})")),
-            (Self::Sqlite | Self::Postgres, _) => None,
-        }
+    /// What holds for every value of a kind, where its type does not say so.
+    pub fn condition(self, kind: Kind, column: &str) -> Option<Check> {
+        let quoted = self.quote(column);
+        let (what, condition) = match (self, kind) {
+            (Self::Sqlite, Kind::Boolean) => ("boolean", format!("{quoted} IN (0, 1)")),
+            (Self::Sqlite, Kind::Uuid) => ("uuid", format!("length({quoted}) = 16")),
+            (Self::Sqlite, Kind::Json) => ("json", format!("json_valid({quoted})")),
+            (Self::Sqlite | Self::Postgres, _) => return None,
+        };
+        Some(Check { name: format!("{column}_is_{what}"), condition })
     }
 
     pub fn false_literal(self) -> &'static str {
@@ -98,14 +100,6 @@ impl Database {
             (Self::Sqlite, true) => " STRICT, WITHOUT ROWID",
             (Self::Sqlite, false) => " STRICT",
             (Self::Postgres, _) => "",
-        }
-    }
-
-    /// What a constraint is called, as a part of its definition; `SQLite` has no use for names.
-    pub fn constraint_name(self, table: &str, suffix: &str) -> String {
-        match self {
-            Self::Sqlite => String::new(),
-            Self::Postgres => format!("CONSTRAINT {} ", self.quote(&format!("{table}_{suffix}"))),
         }
     }
 

@@ -260,7 +260,7 @@ impl Last {
     pub fn read(tree: &Tree, context: &ModulePath) -> Result<Self> {
         let schema = match tree.read(&schema_file(context))? {
             Some(text) => Some(RecordedSchema {
-                schema: serde_json::from_str(&text).map_err(|error| damaged(&schema_file(context), &error))?,
+                schema: Schema::read(&text).map_err(|error| damaged(&schema_file(context), &error))?,
                 digest: digest::of_text(&text),
             }),
             None => None,

@@ -1,5 +1,6 @@
 //! The tables, as data. A schema knows nothing of how a database spells it; `schema::sql` and `database` do.
 
+mod recorded;
 pub mod sql;
 pub mod transition;
 
@@ -18,13 +19,13 @@ pub struct Table {
     /// What the table is for, as a comment in the migration.
     pub about: String,
     pub columns: Vec<Column>,
-    pub primary_key: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unique: Option<Vec<String>>,
+    pub primary_key: Key,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unique: Vec<Key>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign_keys: Vec<ForeignKey>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub checks: Vec<String>,
+    pub checks: Vec<Check>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<Index>,
     /// Rows are small and read in the order of the key.
@@ -38,7 +39,8 @@ pub struct Column {
     pub nullable: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Default>,
-    /// It holds what a former owner left: nothing is written to it any more, and it is in no key, index or foreign key.
+    /// A former owner or an older version left it: nothing is written to it any more, and it is in no key, index or
+    /// foreign key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retired: bool,
 }
@@ -57,6 +59,32 @@ pub enum Kind {
     Time,
 }
 
+impl Kind {
+    /// Whether a column can become one of another kind without a change of its values. What does not fit stops the
+    /// migration.
+    pub fn converts_to(self, other: Self) -> bool {
+        use Kind::{BigInteger, ExactJson, Integer, Text};
+        self == other
+            || matches!(
+                (self, other),
+                (Integer, BigInteger) | (BigInteger, Integer) | (Text, ExactJson) | (ExactJson, Text)
+            )
+    }
+
+    /// What a person calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Boolean => "boolean",
+            Self::Integer => "32-bit integer",
+            Self::BigInteger => "64-bit integer",
+            Self::Uuid => "UUID",
+            Self::Text => "text",
+            Self::Json | Self::ExactJson => "JSON",
+            Self::Time => "time",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Default {
@@ -65,8 +93,23 @@ pub enum Default {
     EmptyObject,
 }
 
+/// A primary key or a unique constraint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    pub name: String,
+    pub columns: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Distinct in its table; it does not start with the table's name, so that it stays when a table is renamed.
+    pub name: String,
+    pub condition: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignKey {
+    pub name: String,
     pub columns: Vec<String>,
     /// Where the table is, if it is not beside ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,10 +154,15 @@ impl Schema {
     /// The owner's column: it leads the key of the conversations.
     pub fn owner(&self) -> Option<&Column> {
         let conversations = self.tables.first()?;
-        match conversations.primary_key.as_slice() {
+        match conversations.primary_key.columns.as_slice() {
             [owner, _] => conversations.column(owner),
             _ => None,
         }
+    }
+
+    /// What the names of all tables start with. The conversations come first.
+    pub fn prefix(&self) -> Option<&str> {
+        self.tables.first()?.name.strip_suffix(CONVERSATIONS)
     }
 }
 
@@ -123,6 +171,8 @@ impl Table {
         self.columns.iter().find(|column| column.name == name)
     }
 }
+
+const CONVERSATIONS: &str = "conversations";
 
 /// The longest thing that is put behind a table prefix.
 pub const LONGEST_SUFFIX: &str = "display_messages_tool_calls";
@@ -151,10 +201,11 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn conversations(&self) -> Table {
-        let name = self.name("conversations");
+        let name = self.name(CONVERSATIONS);
         let to_owner = self.owner.and_then(|owner| {
             let OwnerKey { schema, table, column } = owner.references.clone()?;
-            Some(ForeignKey { columns: vec![owner.name.clone()], schema, table, references: vec![column] })
+            let (name, columns) = (format!("{name}_fkey"), vec![owner.name.clone()]);
+            Some(ForeignKey { name, columns, schema, table, references: vec![column] })
         });
         Table {
             about: "Conversations, and where each one's next message goes.".into(),
@@ -168,10 +219,10 @@ impl Maker<'_> {
                 column("inserted_at", Kind::Time),
                 column("updated_at", Kind::Time),
             ]),
-            primary_key: self.key(&["id"]),
-            unique: None,
+            primary_key: self.primary_key(&name, &["id"]),
+            unique: Vec::new(),
             foreign_keys: to_owner.into_iter().collect(),
-            checks: vec!["next_sequence >= 0".into()],
+            checks: vec![check("valid_next_sequence", "next_sequence >= 0")],
             indexes: vec![self.index(format!("{name}_updated"), &[("updated_at", true), ("id", true)], None)],
             clustered: true,
             name,
@@ -179,8 +230,8 @@ impl Maker<'_> {
     }
 
     fn agent_states(&self) -> Table {
+        let name = self.name("agent_states");
         Table {
-            name: self.name("agent_states"),
             about: "What a conversation's agent knows.".into(),
             columns: self.columns(vec![
                 column("conversation_id", Kind::Uuid),
@@ -192,12 +243,13 @@ impl Maker<'_> {
                 column("inserted_at", Kind::Time),
                 column("updated_at", Kind::Time),
             ]),
-            primary_key: self.key(&["conversation_id"]),
-            unique: None,
-            foreign_keys: vec![self.to_conversation()],
-            checks: vec!["revision >= 1".into()],
+            primary_key: self.primary_key(&name, &["conversation_id"]),
+            unique: Vec::new(),
+            foreign_keys: vec![self.to_conversation(&name)],
+            checks: vec![check("valid_revision", "revision >= 1")],
             indexes: Vec::new(),
             clustered: false,
+            name,
         }
     }
 
@@ -220,17 +272,20 @@ impl Maker<'_> {
                 nullable("status", Kind::Text),
                 column("inserted_at", Kind::Time),
             ]),
-            primary_key: self.key(&["conversation_id", "sequence"]),
-            unique: Some(self.key(&["conversation_id", "message_id", "item"])),
-            foreign_keys: vec![self.to_conversation()],
+            primary_key: self.primary_key(&name, &["conversation_id", "sequence"]),
+            unique: vec![Key {
+                name: format!("{name}_key"),
+                columns: self.columns_of(&["conversation_id", "message_id", "item"]),
+            }],
+            foreign_keys: vec![self.to_conversation(&name)],
             checks: vec![
-                "sequence >= 0".into(),
-                "item >= 0".into(),
+                check("valid_sequence", "sequence >= 0"),
+                check("valid_item", "item >= 0"),
                 one_of("role", ROLES),
                 one_of("content_type", CONTENT_TYPES),
                 one_of("status", STATUSES),
-                "(content_type = 'tool_call') = (status IS NOT NULL)".into(),
-                "content_type <> 'tool_call' OR tool_call_id IS NOT NULL".into(),
+                check("status_of_tool_call", "(content_type = 'tool_call') = (status IS NOT NULL)"),
+                check("id_of_tool_call", "content_type <> 'tool_call' OR tool_call_id IS NOT NULL"),
             ],
             indexes: vec![self.index(format!("{name}_tool_calls"), &tool_calls, Some("tool_call_id IS NOT NULL"))],
             clustered: true,
@@ -238,13 +293,18 @@ impl Maker<'_> {
         }
     }
 
-    fn to_conversation(&self) -> ForeignKey {
+    fn to_conversation(&self, table: &str) -> ForeignKey {
         ForeignKey {
-            columns: self.key(&["conversation_id"]),
+            name: format!("{table}_fkey"),
+            columns: self.columns_of(&["conversation_id"]),
             schema: None,
-            table: self.name("conversations"),
-            references: self.key(&["id"]),
+            table: self.name(CONVERSATIONS),
+            references: self.columns_of(&["id"]),
         }
+    }
+
+    fn primary_key(&self, table: &str, columns: &[&str]) -> Key {
+        Key { name: format!("{table}_pkey"), columns: self.columns_of(columns) }
     }
 
     fn name(&self, suffix: &str) -> String {
@@ -255,7 +315,8 @@ impl Maker<'_> {
         self.owner.iter().map(|owner| column(&owner.name, owner.kind)).chain(columns).collect()
     }
 
-    fn key(&self, columns: &[&str]) -> Vec<String> {
+    /// The columns of a key.
+    fn columns_of(&self, columns: &[&str]) -> Vec<String> {
         let owner = self.owner.iter().map(|owner| owner.name.clone());
         owner.chain(columns.iter().map(|&column| column.to_owned())).collect()
     }
@@ -282,9 +343,13 @@ const CONTENT_TYPES: &[&str] = &[
 ];
 const STATUSES: &[&str] = &["pending", "executing", "completed", "failed", "interrupted", "cancelled"];
 
+fn check(name: &str, condition: &str) -> Check {
+    Check { name: name.to_owned(), condition: condition.to_owned() }
+}
+
 /// A null passes: a check that is unknown holds.
-fn one_of(column: &str, values: &[&str]) -> String {
-    format!("{column} IN ('{}')", values.join("', '"))
+fn one_of(column: &str, values: &[&str]) -> Check {
+    check(&format!("valid_{column}"), &format!("{column} IN ('{}')", values.join("', '")))
 }
 
 fn column(name: &str, kind: Kind) -> Column {
@@ -308,9 +373,10 @@ mod tests {
         let prefix = TablePrefix::parse("", LONGEST_SUFFIX, 63).unwrap();
         let tables = schema(&prefix, None).tables;
         let names = tables.iter().flat_map(|table| {
-            let constraints = ["pkey", "key", "fkey"].map(|suffix| format!("{}_{suffix}", table.name));
-            table.indexes.iter().map(|index| index.name.clone()).chain(constraints)
+            let keys = table.unique.iter().chain([&table.primary_key]).map(|key| &key.name);
+            let foreign_keys = table.foreign_keys.iter().map(|key| &key.name);
+            keys.chain(foreign_keys).chain(table.indexes.iter().map(|index| &index.name))
         });
-        assert_eq!(names.map(|name| name.len()).max(), Some(LONGEST_SUFFIX.len()));
+        assert_eq!(names.map(String::len).max(), Some(LONGEST_SUFFIX.len()));
     }
 }

@@ -168,8 +168,12 @@ fn change(
         additions: &additions,
         taken: &taken,
     };
-    // Without a change, columns of former owners may be there still.
-    let Some(transition) = transition(before, wanted, &wish)? else { return Ok(tables) };
+    let transition = transition(before, wanted, &wish)?;
+    let up = transition.up(database);
+    if up.is_empty() {
+        // The tables may still differ from what is wanted: by columns that are retired, or by what no database shows.
+        return Ok(tables);
+    }
     transition.refuse_obstacles(&found.catalog, database)?;
     tables.schema = transition.schema().clone();
     tables.additions = transition.additions(database);
@@ -179,8 +183,8 @@ fn change(
         last.schema.as_ref().map(|recorded| recorded.digest[..12].to_owned()).unwrap_or_default()
     });
     let link = Link::new(&options.context, Some(&from), &tables.schema);
-    let up = format!("{link}{}", transition.up(database));
-    tables.new = scripts(options, start, found, &transition.name(), up, transition.down(database))?;
+    let (up, down) = (format!("{link}{up}"), transition.down(database));
+    tables.new = scripts(options, start, found, &transition.name(), up, down)?;
     tables.emitted.extend(tables.new.iter().map(|(path, text)| emitted(path, text)));
     tables.name = Some(link.to);
     Ok(tables)

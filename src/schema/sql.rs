@@ -1,7 +1,7 @@
 //! A schema as SQL.
 
 use crate::database::Database;
-use crate::schema::{Column, Default, ForeignKey, Index, Schema, Table};
+use crate::schema::{Check, Column, Default, ForeignKey, Index, IndexColumn, Schema, Table};
 
 /// The statements that make every table.
 pub fn create(schema: &Schema, database: Database) -> String {
@@ -20,18 +20,22 @@ fn preconditions(schema: &Schema, database: Database) -> Option<String> {
     if database == Database::Sqlite {
         return None;
     }
-    let mut checks = fail(
+    let checks = may_create(database) + &owner_checks(&foreign_keys_to_others(schema), database);
+    Some(format!("-- Says what is missing before anything is made.\nDO $$\nBEGIN\n{checks}END\n$$;\n"))
+}
+
+/// Whether tables can be made, as a part of a `DO` block.
+pub(super) fn may_create(database: Database) -> String {
+    fail(
         "NOT has_schema_privilege(current_schema(), 'CREATE')",
         "the role % may not create tables in the schema %: let its owner GRANT CREATE ON SCHEMA % TO %",
         ",\n            current_user, current_schema(), current_schema(), current_user",
         database,
-    );
-    checks += &owner_checks(&foreign_keys_to_others(schema), database);
-    Some(format!("-- Says what is missing before anything is made.\nDO $$\nBEGIN\n{checks}END\n$$;\n"))
+    )
 }
 
 /// The foreign keys onto tables that are not ours.
-pub(super) fn foreign_keys_to_others(schema: &Schema) -> Vec<&ForeignKey> {
+fn foreign_keys_to_others(schema: &Schema) -> Vec<&ForeignKey> {
     let own = |key: &&ForeignKey| key.schema.is_none() && schema.tables.iter().any(|table| table.name == key.table);
     schema.tables.iter().flat_map(|table| &table.foreign_keys).filter(|key| !own(key)).collect()
 }
@@ -66,21 +70,24 @@ pub(super) fn fail(condition: &str, message: &str, arguments: &str, database: Da
     format!("    IF {condition} THEN\n        RAISE EXCEPTION {message}{arguments};\n    END IF;\n")
 }
 
-fn create_table(table: &Table, database: Database) -> String {
-    let indexes = table.indexes.iter().map(|index| create_index(index, table, database));
-    indexes.fold(create_bare_table(table, &[], database), |sql, index| sql + &index)
+/// A constraint or an index of a table: its name, and the rest of its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    pub name: String,
+    pub definition: String,
+}
+
+/// The statements that make a table and its indexes.
+pub(super) fn create_table(table: &Table, database: Database) -> String {
+    let indexes = create_indexes(table, database);
+    indexes.into_iter().fold(create_bare_table(table, &[], database), |sql, index| sql + &index)
 }
 
 /// The statement that makes a table, without its indexes. More columns may follow our own.
 pub(super) fn create_bare_table(table: &Table, more: &[String], database: Database) -> String {
     let mut lines: Vec<String> = table.columns.iter().map(|column| define(column, database)).collect();
     lines.extend_from_slice(more);
-    let named = |suffix: &str| database.constraint_name(&table.name, suffix);
-    lines.push(format!("{}PRIMARY KEY ({})", named("pkey"), list(&table.primary_key, database)));
-    lines.extend(table.unique.iter().map(|columns| format!("{}UNIQUE ({})", named("key"), list(columns, database))));
-    lines.extend(table.foreign_keys.iter().map(|key| format!("{}{}", named("fkey"), reference(key, database))));
-    let conditions = table.columns.iter().filter_map(|column| condition(column, database));
-    lines.extend(conditions.chain(table.checks.iter().cloned()).map(|condition| format!("CHECK ({condition})")));
+    lines.extend(constraints(table, database).iter().map(|constraint| named(constraint, database)));
     format!(
         "-- {}\nCREATE TABLE {} (\n    {}\n){};\n",
         table.about,
@@ -90,15 +97,43 @@ pub(super) fn create_bare_table(table: &Table, more: &[String], database: Databa
     )
 }
 
-/// What holds for every value of a column. A former owner's is held to nothing, so that nothing keeps it from going.
-pub(super) fn condition(column: &Column, database: Database) -> Option<String> {
-    if column.retired { None } else { database.condition(column.kind, &database.quote(&column.name)) }
+/// The constraints of a table; those of its columns' kinds are among them.
+pub(super) fn constraints(table: &Table, database: Database) -> Vec<Part> {
+    let part = |name: &str, definition| Part { name: name.to_owned(), definition };
+    let columns = |columns: &[String]| list(columns, database);
+    let mut parts =
+        vec![part(&table.primary_key.name, format!("PRIMARY KEY ({})", columns(&table.primary_key.columns)))];
+    parts.extend(table.unique.iter().map(|key| part(&key.name, format!("UNIQUE ({})", columns(&key.columns)))));
+    parts.extend(table.foreign_keys.iter().map(|key| part(&key.name, reference(key, database))));
+    parts.extend(table.columns.iter().filter_map(|column| condition(column, database)));
+    parts.extend(table.checks.iter().map(check));
+    parts
+}
+
+/// What holds for every value of a column. One that is retired is held to nothing, so that nothing keeps it from going.
+pub(super) fn condition(column: &Column, database: Database) -> Option<Part> {
+    let condition = database.condition(column.kind, &column.name).filter(|_| !column.retired)?;
+    Some(check(&condition))
+}
+
+fn check(Check { name, condition }: &Check) -> Part {
+    Part { name: name.clone(), definition: format!("CHECK ({condition})") }
+}
+
+/// A constraint with its name, as `CREATE TABLE` and `ADD` take it.
+pub(super) fn named(Part { name, definition }: &Part, database: Database) -> String {
+    format!("CONSTRAINT {} {definition}", database.quote(name))
 }
 
 pub(super) fn define(column: &Column, database: Database) -> String {
+    format!("{} {}", database.quote(&column.name), shape(column, database))
+}
+
+/// The definition of a column behind its name.
+pub(super) fn shape(column: &Column, database: Database) -> String {
     let null = if column.nullable { "" } else { " NOT NULL" };
     let default = column.default.map(|default| format!(" DEFAULT {}", literal(default, database))).unwrap_or_default();
-    format!("{} {}{null}{default}", database.quote(&column.name), database.column_type(column.kind))
+    format!("{}{null}{default}", database.column_type(column.kind))
 }
 
 pub(super) fn literal(default: Default, database: Database) -> &'static str {
@@ -110,7 +145,7 @@ pub(super) fn literal(default: Default, database: Database) -> &'static str {
 }
 
 /// What is referenced takes what references it along when it goes.
-pub(super) fn reference(key: &ForeignKey, database: Database) -> String {
+fn reference(key: &ForeignKey, database: Database) -> String {
     format!(
         "FOREIGN KEY ({}) REFERENCES {} ({}) ON DELETE CASCADE",
         list(&key.columns, database),
@@ -119,26 +154,33 @@ pub(super) fn reference(key: &ForeignKey, database: Database) -> String {
     )
 }
 
-pub(super) fn referenced(key: &ForeignKey, database: Database) -> String {
+fn referenced(key: &ForeignKey, database: Database) -> String {
     let parts = key.schema.iter().chain([&key.table]);
     parts.map(|part| database.quote(part)).collect::<Vec<_>>().join(".")
 }
 
-pub(super) fn create_index(index: &Index, table: &Table, database: Database) -> String {
-    let columns: Vec<_> = index
-        .columns
-        .iter()
-        .map(|column| format!("{}{}", database.quote(&column.name), if column.descending { " DESC" } else { "" }))
-        .collect();
-    let only = index.only.as_ref().map(|condition| format!("\n    WHERE {condition}")).unwrap_or_default();
-    format!(
-        "CREATE INDEX {} ON {} ({}){only};\n",
-        database.quote(&index.name),
-        database.quote(&table.name),
-        columns.join(", ")
-    )
+/// The indexes of a table.
+pub(super) fn indexes(table: &Table, database: Database) -> Vec<Part> {
+    let part = |index: &Index| {
+        let column = |column: &IndexColumn| {
+            format!("{}{}", database.quote(&column.name), if column.descending { " DESC" } else { "" })
+        };
+        let columns: Vec<_> = index.columns.iter().map(column).collect();
+        let only = index.only.as_ref().map(|condition| format!("\n    WHERE {condition}")).unwrap_or_default();
+        let definition = format!("ON {} ({}){only}", database.quote(&table.name), columns.join(", "));
+        Part { name: index.name.clone(), definition }
+    };
+    table.indexes.iter().map(part).collect()
 }
 
-pub(super) fn list(columns: &[String], database: Database) -> String {
+pub(super) fn create_index(Part { name, definition }: &Part, database: Database) -> String {
+    format!("CREATE INDEX {} {definition};\n", database.quote(name))
+}
+
+pub(super) fn create_indexes(table: &Table, database: Database) -> Vec<String> {
+    indexes(table, database).iter().map(|index| create_index(index, database)).collect()
+}
+
+fn list(columns: &[String], database: Database) -> String {
     columns.iter().map(|column| database.quote(column)).collect::<Vec<_>>().join(", ")
 }

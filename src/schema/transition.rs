@@ -25,7 +25,7 @@ pub struct Wish<'a> {
     /// An SQL expression that gives the new owner of a row of the conversations. It is evaluated on the tables as they
     /// are before the change. With one, the owner's values are new even where the old ones could stay.
     pub backfill: Option<&'a str>,
-    /// The columns of former owners go; not that of an owner who leaves by this same change.
+    /// The columns that are retired go; not those that this same change retires.
     pub drop_old_owner: bool,
     /// It is the same kind of owner, so the values stay if only the column's name or only the foreign key changes.
     pub same_owner: bool,
@@ -36,7 +36,7 @@ pub struct Wish<'a> {
 }
 
 /// A column that a migration of the host's own added to one of our tables. `PostgreSQL` keeps it by itself; where a
-/// table is built anew it has to be said again.
+/// table is rebuilt it has to be said again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addition {
     pub table: String,
@@ -52,11 +52,19 @@ pub struct Addition {
 pub struct Transition {
     old: Schema,
     schema: Schema,
-    /// For every table, the columns that stay, by their old and their new name.
-    kept: Vec<Vec<(String, String)>>,
+    /// The tables that stay, the conversations first.
+    kept: Vec<KeptTable>,
     owner: OwnerChange,
     additions: Vec<Addition>,
     taken: Vec<String>,
+}
+
+#[derive(Debug)]
+struct KeptTable {
+    before: String,
+    now: String,
+    /// The columns that stay, by their old and their new name.
+    columns: Vec<(String, String)>,
 }
 
 /// What happens to the owner.
@@ -80,42 +88,45 @@ enum Filling {
     Unknown,
 }
 
-/// Nothing if the tables are as they should be. A difference that no version of the generator makes is refused: a table
-/// more or less, a column of another type, or a new one that needs a value.
-pub fn transition(old: &Schema, new: &Schema, wish: &Wish) -> Result<Option<Transition>> {
+/// The way from one schema to another. What it cannot make is refused: a column that would need a value or a conversion.
+/// A column that the new tables do not have stays, and is retired. A table that they do not have stays as it is, and is
+/// the host's own from then on: old processes may still use it.
+pub fn transition(old: &Schema, new: &Schema, wish: &Wish) -> Result<Transition> {
     for schema in [old, new] {
         valid::check(schema).map_err(|fault| unknown_tables(&fault))?;
     }
-    if old.tables.len() != new.tables.len() {
-        return Err(unknown_tables(&format!("there are {} of them", old.tables.len())));
-    }
-    let new = &as_recorded(old, new);
-    refuse_taken_columns(old, new, wish.additions)?;
-    refuse_taken_names(old, new, wish.taken)?;
-    let owner = OwnerChange::of(old, new, wish);
-    let retired = retired_names(old, new, &owner, wish);
-    let mut schema = new.clone();
+    let mut schema = as_recorded(old, new);
+    refuse_taken_names(old, &schema, wish.taken)?;
+    let owner = OwnerChange::of(old, &schema, wish);
+    let owners = Columns { old: old.owner(), new: new.owner(), change: &owner, retired: retired_names(old, new, &owner, wish) };
     let mut kept = Vec::new();
-    for (before, table) in old.tables.iter().zip(&mut schema.tables) {
-        let pairs = pairs(before, table, old.owner(), new.owner(), &owner, &retired);
-        check_columns(before, table, &pairs, new.owner()).map_err(|fault| unknown_tables(&fault))?;
-        let former = pairs.iter().filter(|(_, name)| table.column(name).is_none()).filter_map(|(from, name)| {
-            let former = Column {
-                name: name.clone(),
-                nullable: true,
-                default: None,
-                retired: true,
-                kind: before.column(from)?.kind,
-            };
-            Some(former)
-        });
-        let former: Vec<_> = former.collect();
-        table.columns.extend(former);
-        kept.push(pairs);
+    for (before, now) in pairs(old, new) {
+        let Some(table) = schema.tables.iter_mut().find(|table| table.name == now.name) else { continue };
+        refuse_taken_columns(before, table, wish.additions, new.owner())?;
+        let columns = owners.kept(before, table, wish);
+        check_columns(before, table, &columns, &owners).map_err(|fault| unknown_tables(&fault))?;
+        let retired = columns.iter().filter(|(_, name)| table.column(name).is_none());
+        let retired: Vec<_> = retired.filter_map(|(from, name)| Some(retire(before.column(from)?, name))).collect();
+        table.columns.extend(retired);
+        kept.push(KeptTable { before: before.name.clone(), now: now.name.clone(), columns });
     }
     let (additions, taken) = (wish.additions.to_vec(), wish.taken.to_vec());
-    let transition = Transition { old: old.clone(), schema, kept, owner, additions, taken };
-    Ok(Some(transition).filter(Transition::changes_something))
+    Ok(Transition { old: old.clone(), schema, kept, owner, additions, taken })
+}
+
+/// The tables that are there before and after, by what is behind their prefix.
+fn pairs<'a>(old: &'a Schema, new: &'a Schema) -> Vec<(&'a Table, &'a Table)> {
+    fn suffix<'a>(schema: &Schema, table: &'a Table) -> Option<&'a str> {
+        table.name.strip_prefix(schema.prefix()?)
+    }
+    let same = |table: &'a Table| new.tables.iter().find(|now| suffix(new, now) == suffix(old, table));
+    old.tables.iter().filter_map(|table| Some((table, same(table)?))).collect()
+}
+
+/// A column that the new tables have no use for: nobody writes to it, so it must do without a value.
+fn retire(column: &Column, name: &str) -> Column {
+    let nullable = column.nullable || column.default.is_none();
+    Column { name: name.to_owned(), nullable, retired: true, ..column.clone() }
 }
 
 /// What is recorded was edited by hand, or merged, or comes from another version.
@@ -131,11 +142,10 @@ fn as_recorded(old: &Schema, new: &Schema) -> Schema {
         let default = Database::Postgres.default_schema();
         (key.schema.clone().filter(|schema| Some(schema.as_str()) != default), key.table.clone())
     };
-    for (before, now) in old.tables.iter().zip(&mut new.tables) {
-        for key in &mut now.foreign_keys {
-            if let Some(same) = before.foreign_keys.iter().find(|before| place(before) == place(key)) {
-                key.schema.clone_from(&same.schema);
-            }
+    for key in new.tables.iter_mut().flat_map(|table| &mut table.foreign_keys) {
+        let mut before = old.tables.iter().flat_map(|table| &table.foreign_keys);
+        if let Some(same) = before.find(|before| place(before) == place(key)) {
+            key.schema.clone_from(&same.schema);
         }
     }
     new
@@ -152,51 +162,54 @@ impl Transition {
         let (before, now) = (subject(&self.old), subject(&self.schema));
         let owner = |schema: &Schema| schema.owner().map_or("none".to_owned(), |owner| owner.name.clone());
         let (old_owner, new_owner) = (owner(&self.old), owner(&self.schema));
-        let former = |schema| retired_columns(schema).len();
         match self.owner {
             OwnerChange::Comes(_) | OwnerChange::Leaves => format!("change_{now}_owner_to_{new_owner}"),
             OwnerChange::Stays if old_owner != new_owner => format!("rename_{now}_owner_to_{new_owner}"),
             OwnerChange::Stays if before != now => format!("rename_{before}_to_{now}"),
             OwnerChange::Stays if target(&self.old) != target(&self.schema) => format!("change_{now}_owner_table"),
-            OwnerChange::Stays if former(&self.schema) < former(&self.old) => format!("drop_{now}_old_owner"),
+            OwnerChange::Stays if self.drops_retired() => format!("drop_{now}_old_owner"),
             OwnerChange::Stays => format!("update_{now}"),
         }
     }
 
+    /// The migration; empty if the tables are as they should be.
     pub fn up(&self, database: Database) -> String {
+        let path = self.path_up();
         let stays = self.old.owner().map_or(String::new(), |owner| {
-            let place = self.kept[0].iter().find(|(from, _)| *from == owner.name).map_or("", |(_, to)| to);
+            let place = path.conversations().arrival(&owner.name).unwrap_or_default();
             let place = if place == owner.name { String::new() } else { format!(" in {place}") };
             format!(" What {} held stays{place}, until a run with --drop-old-owner.", owner.name)
         });
-        let about = match (&self.owner, self.schema.owner()) {
+        let owner = match (&self.owner, self.schema.owner()) {
             (OwnerChange::Stays, _) => None,
             (_, Some(owner)) => Some(format!("The owner is {} from now on.{stays}", owner.name)),
             (_, None) => Some(format!("There is no owner from now on.{stays}")),
         };
-        render(about, &self.path_up(), database)
+        let retired = path.tables.iter().flat_map(|table| {
+            let now = table.kept().filter(|(from, to)| to.retired && !from.retired);
+            let now = now.filter(|(from, _)| self.old.owner().is_none_or(|owner| owner.name != from.name));
+            now.map(|(_, to)| {
+                format!("{} of {} is not used any more. It stays until a run with --drop-old-owner.", to.name, table.to.name)
+            })
+        });
+        let left = self.left().map(|table| {
+            format!("{} is not used any more. It stays as it is, and is yours from now on.", table.name)
+        });
+        render(owner.into_iter().chain(retired).chain(left), &path, database)
     }
 
+    /// The way back.
     pub fn down(&self, database: Database) -> String {
-        let is_gone = |column: &&Column| !self.kept[0].iter().any(|(from, _)| *from == column.name);
         let about = match (&self.owner, self.old.owner()) {
-            (OwnerChange::Stays, _) if retired_columns(&self.old).iter().any(is_gone) => {
-                Some("The columns of former owners come back, without their values.".to_owned())
+            (OwnerChange::Stays, _) if self.drops_retired() => {
+                Some("The columns that were not used come back, without their values.".to_owned())
             }
             (OwnerChange::Stays, _) => None,
             (_, Some(owner)) => Some(format!("The owner is {} again.", owner.name)),
             (_, None) => Some("There is no owner, again.".to_owned()),
         };
         let additions = self.additions(database);
-        render(about, &self.path_down(&additions), database)
-    }
-
-    /// Whether the tables are built anew, up or down, so that what others have on them gets lost or is in the way.
-    pub fn builds_anew(&self, database: Database) -> bool {
-        match database {
-            Database::Sqlite => sqlite::builds_anew(&self.path_up()) || sqlite::builds_anew(&self.path_down(&[])),
-            Database::Postgres => false,
-        }
+        render(about.into_iter(), &self.path_down(&additions), database)
     }
 
     /// It can run only while there are no conversations, because nobody said whose they are.
@@ -210,8 +223,8 @@ impl Transition {
             (OwnerChange::Leaves, _) => Owners::Dropped,
             (OwnerChange::Stays | OwnerChange::Comes(_), _) => Owners::Same,
         };
-        let kept = self.kept.iter().map(|pairs| borrowed(pairs)).collect();
-        Path::new(&self.old, &self.schema, kept, owners, &self.additions, &self.taken)
+        let pairs: Vec<_> = self.kept.iter().map(|table| (&*table.before, &*table.now, table.up())).collect();
+        Path::new(&self.old, &self.schema, &pairs, owners, &self.additions, &self.taken)
     }
 
     fn path_down<'a>(&'a self, additions: &'a [Addition]) -> Path<'a> {
@@ -220,37 +233,45 @@ impl Transition {
             (OwnerChange::Comes(_) | OwnerChange::Leaves, Some(column)) => Owners::Restored { column },
             (OwnerChange::Comes(_) | OwnerChange::Leaves, None) => Owners::Dropped,
         };
-        let reverse = |(from, to)| (to, from);
-        let kept = self.kept.iter().map(|pairs| borrowed(pairs).into_iter().map(reverse).collect()).collect();
-        Path::new(&self.schema, &self.old, kept, owners, additions, &self.taken)
+        let pairs: Vec<_> = self.kept.iter().map(|table| (&*table.now, &*table.before, table.down())).collect();
+        let mut path = Path::new(&self.schema, &self.old, &pairs, owners, additions, &self.taken);
+        // What was left alone is still there.
+        path.added.clear();
+        path.dropped = self.path_up().added;
+        path
     }
 
-    fn changes_something(&self) -> bool {
-        let bare = |schema: &Schema| {
-            let mut schema = schema.clone();
-            for table in &mut schema.tables {
-                table.about.clear();
-                table.columns.sort_by(|a, b| a.name.cmp(&b.name));
-                table.indexes.sort_by(|a, b| a.name.cmp(&b.name));
-                table.checks.sort();
-            }
-            schema
-        };
-        self.owner != OwnerChange::Stays || bare(&self.old) != bare(&self.schema)
+    /// The tables that the new ones do not have.
+    fn left(&self) -> impl Iterator<Item = &Table> {
+        self.old.tables.iter().filter(|table| !self.kept.iter().any(|kept| kept.before == table.name))
+    }
+
+    fn drops_retired(&self) -> bool {
+        self.path_up().tables.iter().any(|table| table.dropped().next().is_some())
     }
 
     /// The host's columns once this has run.
     pub fn additions(&self, database: Database) -> Vec<Addition> {
         let path = self.path_up();
-        let moved = |addition: &Addition| match path.tables.iter().find(|table| table.from.name == addition.table) {
-            Some(table) => Addition {
+        let moved = |addition: &Addition| {
+            let table = path.tables.iter().find(|table| table.from.name == addition.table)?;
+            Some(Addition {
                 table: table.to.name.clone(),
                 definition: table.carried_definition(&addition.definition, database),
                 ..addition.clone()
-            },
-            None => addition.clone(),
+            })
         };
-        self.additions.iter().map(moved).collect()
+        self.additions.iter().filter_map(moved).collect()
+    }
+}
+
+impl KeptTable {
+    fn up(&self) -> Vec<(&str, &str)> {
+        self.columns.iter().map(|(before, now)| (before.as_str(), now.as_str())).collect()
+    }
+
+    fn down(&self) -> Vec<(&str, &str)> {
+        self.up().into_iter().map(|(before, now)| (now, before)).collect()
     }
 }
 
@@ -264,7 +285,8 @@ impl OwnerChange {
         if before.is_some_and(|before| before.kind == now.kind && values_stay(before, now, old, new, wish)) {
             return Self::Stays;
         }
-        let former = || retired_columns(old).into_iter().find(|c| c.name == now.name && c.kind == now.kind);
+        let conversations = old.tables.first().into_iter().flat_map(|table| &table.columns);
+        let former = || conversations.filter(|c| c.retired).find(|c| c.name == now.name && c.kind == now.kind);
         Self::Comes(match wish.backfill {
             Some(expression) => Filling::Backfill(expression.to_owned()),
             None => former().map_or(Filling::Unknown, |column| Filling::Former(column.name.clone())),
@@ -292,31 +314,67 @@ fn target(schema: &Schema) -> Option<(Option<&str>, &str, &[String])> {
     Some((key.schema.as_deref(), &key.table, &key.references))
 }
 
-/// The columns of former owners are the same in every table.
-fn retired_columns(schema: &Schema) -> Vec<&Column> {
-    schema.tables.first().into_iter().flat_map(|table| &table.columns).filter(|column| column.retired).collect()
+/// What becomes of columns, as far as that does not depend on their table.
+struct Columns<'a> {
+    /// The columns of the owner.
+    old: Option<&'a Column>,
+    new: Option<&'a Column>,
+    change: &'a OwnerChange,
+    /// What retired columns are called from now on: those of an owner that leaves, and earlier ones unless they go.
+    retired: Vec<(String, String)>,
 }
 
-/// What the columns of former owners are called from now on: as before, unless the new tables need the name.
+impl Columns<'_> {
+    /// The columns of a table that stay, by their old and their new name.
+    fn kept(&self, before: &Table, now: &Table, wish: &Wish) -> Vec<(String, String)> {
+        let mut taken = column_names([before, now]);
+        taken.extend(wish.additions.iter().map(|addition| addition.column.clone()));
+        let mut stays = |column: &Column| {
+            let name = &column.name;
+            let known = self.retired.iter().find(|(before, _)| before == name).map(|(_, now)| now.clone());
+            if known.is_some() || column.retired {
+                return known;
+            }
+            if is_called(self.old, name) {
+                return self.new.map(|owner| owner.name.clone());
+            }
+            // What has the name of the new owner is another column.
+            Some(if is_called(self.new, name) { free_old_name(name, &mut taken) } else { name.clone() })
+        };
+        before.columns.iter().filter_map(|column| Some((column.name.clone(), stays(column)?))).collect()
+    }
+}
+
+fn is_called(column: Option<&Column>, name: &str) -> bool {
+    column.is_some_and(|column| column.name == name)
+}
+
+fn column_names<'a>(tables: impl IntoIterator<Item = &'a Table>) -> Vec<String> {
+    tables.into_iter().flat_map(|table| &table.columns).map(|column| column.name.clone()).collect()
+}
+
+/// What retired columns are called, the same in every table: as before, unless the new tables need the name.
 fn retired_names(old: &Schema, new: &Schema, owner: &OwnerChange, wish: &Wish) -> Vec<(String, String)> {
-    let names = |schema: &Schema| -> Vec<String> {
-        schema.tables.iter().flat_map(|table| &table.columns).map(|column| column.name.clone()).collect()
-    };
-    let needed = names(new);
-    let mut taken = [needed.clone(), names(old)].concat();
+    let needed = column_names(&new.tables);
+    let mut taken = [needed.clone(), column_names(&old.tables)].concat();
     taken.extend(wish.additions.iter().map(|addition| addition.column.clone()));
     let leaves = old.owner().filter(|_| *owner != OwnerChange::Stays);
-    let earlier = retired_columns(old).into_iter().filter(|_| !wish.drop_old_owner);
-    let mut found = Vec::new();
-    for column in leaves.into_iter().chain(earlier) {
-        let mut name = column.name.clone();
-        if needed.contains(&name) {
-            name = free_name(&format!("old_{name}"), &taken);
-            taken.push(name.clone());
+    let retired = old.tables.iter().flat_map(|table| &table.columns).filter(|column| column.retired);
+    let earlier = retired.filter(|_| !wish.drop_old_owner);
+    let mut found: Vec<(String, String)> = Vec::new();
+    for Column { name, .. } in leaves.into_iter().chain(earlier) {
+        if !found.iter().any(|(before, _)| before == name) {
+            let now = if needed.contains(name) { free_old_name(name, &mut taken) } else { name.clone() };
+            found.push((name.clone(), now));
         }
-        found.push((column.name.clone(), name));
     }
     found
+}
+
+fn free_old_name(name: &str, taken: &mut Vec<String>) -> String {
+    let free = free_name(&format!("old_{name}"), taken);
+    taken.push(free.clone());
+    free
 }
 
 /// A name that is not taken and short enough for every database.
@@ -338,51 +396,26 @@ fn cut(text: &str, bytes: usize) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
-/// The columns of a table that stay, by their old and their new name.
-fn pairs(
-    before: &Table,
-    now: &Table,
-    old_owner: Option<&Column>,
-    new_owner: Option<&Column>,
-    owner: &OwnerChange,
-    retired: &[(String, String)],
-) -> Vec<(String, String)> {
-    let named = |name: &str, column: Option<&Column>| column.is_some_and(|column| column.name == name);
-    let stays = |column: &Column| {
-        let name = &column.name;
-        if let Some((_, now)) = retired.iter().find(|(before, _)| before == name) {
-            return Some(now.clone());
-        }
-        if named(name, old_owner) {
-            return new_owner.map(|owner| owner.name.clone());
-        }
-        // What has the name of a new owner is another column.
-        let is_new = *owner != OwnerChange::Stays && named(name, new_owner);
-        (!column.retired && !is_new && now.column(name).is_some()).then(|| name.clone())
-    };
-    before.columns.iter().filter_map(|column| Some((column.name.clone(), stays(column)?))).collect()
-}
-
-/// Differences that would need a value or a conversion have not been made so far.
-fn check_columns(
-    before: &Table,
-    now: &Table,
-    pairs: &[(String, String)],
-    owner: Option<&Column>,
-) -> Result<(), String> {
+/// Refuses a difference that would need a value or a conversion.
+fn check_columns(before: &Table, now: &Table, kept: &[(String, String)], owners: &Columns) -> Result<(), String> {
     for column in &now.columns {
-        let from = pairs.iter().find(|(_, name)| *name == column.name).and_then(|(from, _)| before.column(from));
-        let is_owner = owner.is_some_and(|owner| owner.name == column.name);
-        let (table, name) = (&now.name, &column.name);
+        let from = kept.iter().find(|(_, name)| *name == column.name).and_then(|(from, _)| before.column(from));
+        let comes = is_called(owners.new, &column.name) && matches!(owners.change, OwnerChange::Comes(_));
+        let (table, name, kind) = (&now.name, &column.name, column.kind.name());
         match from {
-            Some(from) if from.kind != column.kind => return Err(format!("`{name}` in `{table}` has another type")),
-            None if !is_owner && !column.nullable && column.default.is_none() => {
-                return Err(format!("`{name}` in `{table}` is missing, and has no default"));
+            Some(from) if !from.kind.converts_to(column.kind) => {
+                let before = from.kind.name();
+                return Err(format!("`{name}` in `{table}` is a {before}, and would have to become a {kind}"));
+            }
+            None if !comes && !column.nullable && column.default.is_none() => {
+                return Err(format!(
+                    "`{name}` in `{table}` is missing, and every row needs a {kind} for it: it has no default"
+                ));
             }
             Some(_) | None => {}
         }
     }
-    let mut names: Vec<_> = pairs.iter().map(|(_, name)| name).collect();
+    let mut names: Vec<_> = kept.iter().map(|(_, name)| name).collect();
     names.sort();
     match names.windows(2).find(|names| names[0] == names[1]) {
         Some(names) => Err(format!("two columns of `{}` would be called `{}`", now.name, names[0])),
@@ -390,18 +423,20 @@ fn check_columns(
     }
 }
 
-fn refuse_taken_columns(old: &Schema, new: &Schema, additions: &[Addition]) -> Result<()> {
-    for (before, now) in old.tables.iter().zip(&new.tables) {
-        let of_table = |addition: &&Addition| addition.table == before.name;
-        let is_ours = |addition: &&Addition| now.columns.iter().any(|c| c.name.eq_ignore_ascii_case(&addition.column));
-        if let Some(Addition { table, column, .. }) = additions.iter().filter(of_table).find(is_ours) {
-            return Err(Failure::decision(format!(
-                "the table `{table}` has a column `{column}` of your own, and would get one of that name"
-            ))
-            .help("rename or drop yours in a migration, or choose another name with --owner-field"));
-        }
-    }
-    Ok(())
+fn refuse_taken_columns(before: &Table, now: &Table, additions: &[Addition], owner: Option<&Column>) -> Result<()> {
+    let of_table = |addition: &&Addition| addition.table == before.name;
+    let ours = |addition: &Addition| now.columns.iter().find(|c| c.name.eq_ignore_ascii_case(&addition.column));
+    let Some((Addition { table, column, .. }, ours)) =
+        additions.iter().filter(of_table).find_map(|addition| Some((addition, ours(addition)?)))
+    else {
+        return Ok(());
+    };
+    let what = format!("the table `{table}` has a column `{column}` of your own, and would get one of that name");
+    Err(Failure::decision(what).help(if is_called(owner, &ours.name) {
+        "rename or drop yours in a migration, or choose another name with --owner-field"
+    } else {
+        "rename or drop yours in a migration"
+    }))
 }
 
 /// The new tables and indexes need names that nothing of the host's has.
@@ -426,19 +461,21 @@ fn refuse_taken_names(old: &Schema, new: &Schema, taken: &[String]) -> Result<()
 
 /// The prefix of the tables as a word for a file's name.
 fn subject(schema: &Schema) -> &str {
-    let name = schema.tables.first().map_or("", |table| table.name.as_str());
-    let prefix = name.strip_suffix("conversations").unwrap_or(name).trim_matches('_');
-    if prefix.is_empty() { "conversations" } else { prefix }
+    match schema.prefix().unwrap_or_default().trim_matches('_') {
+        "" => "conversations",
+        prefix => prefix,
+    }
 }
 
-fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
-    pairs.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect()
-}
-
-fn render(about: Option<String>, path: &Path, database: Database) -> String {
+/// Empty if there is nothing to do.
+fn render(about: impl Iterator<Item = String>, path: &Path, database: Database) -> String {
     let steps = match database {
         Database::Sqlite => sqlite::render(path),
         Database::Postgres => postgres::render(path),
     };
-    about.map(|about| format!("-- {about}\n\n")).unwrap_or_default() + &steps
+    if steps.is_empty() {
+        return steps;
+    }
+    let about: String = about.map(|line| format!("-- {line}\n")).collect();
+    if about.is_empty() { steps } else { format!("{about}\n{steps}") }
 }

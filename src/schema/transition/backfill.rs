@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         let source = self.scopes.iter().rev().flatten().find(|source| source.may_have(name));
         let Some(source) = source else { return };
         let at = place(ident.span.start);
-        let is_owner = column.retired || self.conversations.primary_key.first() == Some(&column.name);
+        let is_owner = column.retired || self.conversations.primary_key.columns.first() == Some(&column.name);
         let in_list = self.lists.contains(&at);
         // Where a query lists a column of its table, that is what it means; a key of the owner is worth a question.
         if in_list && !is_owner {

@@ -6,7 +6,7 @@ use super::{Addition, Transition, sqlite};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{self, Catalog, Reference};
-use crate::schema::{Column, Schema, Table};
+use crate::schema::{Column, Key, Schema, Table};
 
 /// The columns that migrations of the host's own added to our tables.
 pub fn additions(schema: &Schema, catalog: &Catalog) -> Vec<Addition> {
@@ -81,15 +81,16 @@ impl Transition {
 
     /// Where tables are rebuilt, what is on the old ones would be deleted with them.
     fn refuse_what_goes_with_tables(&self, catalog: &Catalog) -> Result<()> {
-        if self.builds_anew(Database::Sqlite) {
-            let why = "which SQLite has to build anew: its rows would go with the old one";
-            self.refuse_references(catalog, |_, _| true, why)?;
-        }
+        let (up, down) = (self.path_up(), self.path_down(&[]));
+        let (forth, back) = (sqlite::rebuilt(&up), sqlite::rebuilt(&down));
+        let is_rebuilt = |name: &str| {
+            let table = up.tables.iter().find(|table| table.from.name == name);
+            table.is_some_and(|table| forth.contains(&&*table.to.name) || back.contains(&name))
+        };
+        let why = "which SQLite has to rebuild: its rows would go with the old one";
+        self.refuse_references(catalog, |table, _| is_rebuilt(table), why)?;
         // On the way back it stops the migration, if it is still there then.
-        if !sqlite::builds_anew(&self.path_up()) {
-            return Ok(());
-        }
-        for table in &self.old.tables {
+        for table in up.tables.iter().filter(|table| forth.contains(&&*table.to.name)).map(|table| table.from) {
             let Some(found) = catalog.table(&table.name) else { continue };
             let index = found.indexes().find(|name| !has_index(table, name)).map(|name| ("index", name.to_owned()));
             let trigger = found.triggers.first().map(|name| ("trigger", name.clone()));
@@ -124,7 +125,7 @@ impl Transition {
         why: &str,
     ) -> Result<()> {
         let own = |name: &migrations::TableName| {
-            name.schema.is_none() && self.old.tables.iter().any(|table| table.name.eq_ignore_ascii_case(&name.table))
+            name.schema.is_none() && self.kept.iter().any(|table| table.before.eq_ignore_ascii_case(&name.table))
         };
         for table in &self.old.tables {
             let mut others = catalog.referring(&table.name).filter(|(other, _)| !own(&other.name));
@@ -148,11 +149,11 @@ impl Transition {
 fn loses_key(path: &Path, table: &str, reference: &Reference) -> bool {
     let Some(table) = path.tables.iter().find(|path| path.from.name == table) else { return false };
     let TablePath { from, .. } = table;
-    let columns = if reference.to_columns.is_empty() { &from.primary_key } else { &reference.to_columns };
-    let is = |key: &[String]| key.len() == columns.len() && key.iter().all(|column| columns.contains(column));
-    let is_unique = from.unique.as_deref().is_some_and(is);
-    (is(&from.primary_key) && !table.primary_key_stays())
-        || (is_unique && !table.unique_stays())
+    let columns = if reference.to_columns.is_empty() { &from.primary_key.columns } else { &reference.to_columns };
+    let is = |key: &Key| key.columns.len() == columns.len() && key.columns.iter().all(|name| columns.contains(name));
+    let dropped = path.constraints(table, Database::Postgres).dropped;
+    let goes = |key: &Key| dropped.iter().any(|part| part.name == key.name);
+    from.unique.iter().chain([&from.primary_key]).any(|key| is(key) && goes(key))
         || table.dropped().any(|column| columns.contains(&column.name))
 }
 

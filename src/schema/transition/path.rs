@@ -1,16 +1,23 @@
-//! What a migration has to do, up or down, before any database spells it: which columns go where, what of the keys and
-//! indexes can stay, whence the owner comes, and what would have to be refused.
+//! What a migration has to do, up or down, before any database spells it: which tables and columns go where, what of
+//! the keys and indexes can stay, where the owner comes from, and what would have to be refused.
 
 use super::{Addition, Filling};
 use crate::database::Database;
 use crate::host::migrations::rename_columns;
-use crate::schema::{Column, ForeignKey, Index, Schema, Table};
+use crate::schema::sql::{self, Part};
+use crate::schema::{Column, Default, ForeignKey, Key, Kind, Schema, Table};
 
 pub(super) struct Path<'a> {
-    /// Parents first.
+    /// The tables that are there before and after, parents first.
     pub tables: Vec<TablePath<'a>>,
+    /// The tables that are made.
+    pub added: Vec<&'a Table>,
+    /// The tables that go, parents first.
+    pub dropped: Vec<&'a Table>,
     pub owners: Owners<'a>,
     pub additions: &'a [Addition],
+    /// The columns of the owner, before and after.
+    owner_columns: [Option<&'a str>; 2],
     /// Names that something of the host's has.
     taken: &'a [String],
 }
@@ -22,7 +29,7 @@ pub(super) struct TablePath<'a> {
     kept: Vec<(&'a str, &'a str)>,
 }
 
-/// Whence the owner comes that the tables have at the end.
+/// Where the owner comes from that the tables have at the end.
 pub(super) enum Owners<'a> {
     /// It is the one that they have, or there was none.
     Same,
@@ -38,24 +45,61 @@ pub(super) enum Owners<'a> {
 pub(super) struct Guard {
     /// What is made sure, for the reader of the migration.
     pub about: String,
-    /// For whoever runs it.
+    /// For the person who runs it.
     pub message: String,
     /// Finds a row if it has to stop.
     pub query: String,
 }
 
+/// How the constraints or the indexes of a table change.
+#[derive(Default)]
+pub(super) struct Difference {
+    pub dropped: Vec<Part>,
+    /// By their old and their new name.
+    pub renamed: Vec<(String, String)>,
+    pub added: Vec<Part>,
+}
+
+impl Difference {
+    /// The `before` has its old names, and definitions as they read after the change.
+    fn of(before: Vec<Part>, after: Vec<Part>) -> Self {
+        let taken: Vec<_> = before.iter().map(|part| part.name.clone()).collect();
+        let mut difference = Self { dropped: before, ..Self::default() };
+        let changed: Vec<_> = after.into_iter().filter(|part| difference.take(|old| old == part).is_none()).collect();
+        for part in changed {
+            let is_free = !taken.contains(&part.name);
+            match difference.take(|old| is_free && old.definition == part.definition) {
+                Some(old) => difference.renamed.push((old.name, part.name)),
+                None => difference.added.push(part),
+            }
+        }
+        difference
+    }
+
+    fn take(&mut self, is_same: impl Fn(&Part) -> bool) -> Option<Part> {
+        let place = self.dropped.iter().position(is_same)?;
+        Some(self.dropped.remove(place))
+    }
+}
+
 impl<'a> Path<'a> {
+    /// The `pairs` are the tables that stay, by their old and their new name, each with its columns.
     pub fn new(
         from: &'a Schema,
         to: &'a Schema,
-        kept: Vec<Vec<(&'a str, &'a str)>>,
+        pairs: &[(&str, &str, Vec<(&'a str, &'a str)>)],
         owners: Owners<'a>,
         additions: &'a [Addition],
         taken: &'a [String],
     ) -> Self {
-        let tables = from.tables.iter().zip(&to.tables).zip(kept);
-        let tables = tables.map(|((from, to), kept)| TablePath { from, to, kept }).collect();
-        Self { tables, owners, additions, taken }
+        let find = |schema: &'a Schema, name: &str| schema.tables.iter().find(|table| table.name == name);
+        let stays = |(before, now, kept): &(&str, &str, Vec<_>)| {
+            Some(TablePath { from: find(from, before)?, to: find(to, now)?, kept: kept.clone() })
+        };
+        let tables: Vec<_> = pairs.iter().filter_map(stays).collect();
+        let added = to.tables.iter().filter(|table| !tables.iter().any(|path| path.to == *table)).collect();
+        let owner_columns = [from, to].map(|schema| schema.owner().map(|owner| owner.name.as_str()));
+        Self { tables, added, dropped: Vec::new(), owners, additions, owner_columns, taken }
     }
 
     /// The conversations, whose key all the others refer to.
@@ -91,50 +135,116 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// A foreign key as it is after columns and tables have their new names; nothing if a column of it goes.
-    fn carried(&self, table: &TablePath, key: &ForeignKey) -> Option<ForeignKey> {
-        let own = self.tables.iter().find(|table| key.schema.is_none() && table.from.name == key.table);
-        Some(ForeignKey {
-            columns: table.carried(&key.columns)?,
-            schema: key.schema.clone(),
-            table: own.map_or_else(|| key.table.clone(), |own| own.to.name.clone()),
-            references: match own {
-                Some(own) => own.carried(&key.references)?,
-                None => key.references.clone(),
-            },
-        })
+    /// The old table with every name as it is after the change, except those of its constraints and indexes.
+    fn carried(&self, table: &TablePath) -> Table {
+        let columns = |names: &[String]| names.iter().map(|name| table.carried(name)).collect::<Vec<_>>();
+        let mut carried = Table { name: table.to.name.clone(), ..table.from.clone() };
+        for column in &mut carried.columns {
+            column.name = table.carried(&column.name);
+        }
+        for key in carried.unique.iter_mut().chain([&mut carried.primary_key]) {
+            key.columns = columns(&key.columns);
+        }
+        for column in carried.indexes.iter_mut().flat_map(|index| &mut index.columns) {
+            column.name = table.carried(&column.name);
+        }
+        for key in &mut carried.foreign_keys {
+            key.columns = columns(&key.columns);
+            if let Some(own) = self.tables.iter().find(|own| refers_to(key, own.from)) {
+                key.references = key.references.iter().map(|name| own.carried(name)).collect();
+                key.table.clone_from(&own.to.name);
+                if own.loses_key(&key.references) {
+                    // What it refers to goes, and so it has to go before.
+                    key.table.insert_str(0, GONE);
+                }
+            }
+        }
+        carried
     }
 
-    /// Foreign keys that have to go.
-    pub fn foreign_keys_dropped(&self, table: &TablePath<'a>) -> Vec<&'a ForeignKey> {
-        let stays =
-            |key: &&ForeignKey| self.carried(table, key).is_some_and(|key| table.to.foreign_keys.contains(&key));
-        table.from.foreign_keys.iter().filter(|key| !stays(key)).collect()
+    /// How the constraints of a table change. `SQLite` keeps their names in the text of the table alone, where nothing
+    /// finds them and nothing but a rebuild can change them; so there another name is no difference.
+    pub fn constraints(&self, table: &TablePath, database: Database) -> Difference {
+        let parts = |table: &Table| {
+            let mut parts = sql::constraints(table, database);
+            if database == Database::Sqlite {
+                parts.iter_mut().for_each(|part| part.name.clear());
+            }
+            parts
+        };
+        Difference::of(parts(&self.carried(table)), parts(table.to))
     }
 
-    /// Foreign keys that have to be made.
-    pub fn foreign_keys_added(&self, table: &TablePath<'a>) -> Vec<&'a ForeignKey> {
-        let stay: Vec<_> = table.from.foreign_keys.iter().filter_map(|key| self.carried(table, key)).collect();
-        table.to.foreign_keys.iter().filter(|key| !stay.contains(key)).collect()
+    pub fn indexes(&self, table: &TablePath, database: Database) -> Difference {
+        Difference::of(sql::indexes(&self.carried(table), database), sql::indexes(table.to, database))
     }
 
-    /// Foreign keys onto tables that are not ours, among those that have to be made.
-    pub fn foreign_keys_to_others(&self) -> Vec<&'a ForeignKey> {
-        let own =
-            |key: &&ForeignKey| key.schema.is_none() && self.tables.iter().any(|table| table.to.name == key.table);
-        let added = self.tables.iter().flat_map(|table| self.foreign_keys_added(table));
-        added.filter(|key| !own(key)).collect()
+    /// Foreign keys of a table onto tables that are not ours, among those that have to be made.
+    pub fn foreign_keys_to_others(&self, table: &TablePath<'a>) -> Vec<&'a ForeignKey> {
+        let place = |key: &ForeignKey| (key.columns.clone(), key.schema.clone(), key.table.clone());
+        let before: Vec<_> = self.carried(table).foreign_keys.iter().map(place).collect();
+        let own = |key: &ForeignKey| self.tables.iter().any(|table| refers_to(key, table.to));
+        let keys = table.to.foreign_keys.iter();
+        keys.filter(|key| !before.contains(&place(key)) && !own(key)).collect()
     }
 
     /// How a `child` finds its `conversation`, by the keys that they have before the change.
     pub fn join(&self, child: &TablePath, database: Database) -> String {
-        let conversations = &self.conversations().from.name;
-        let keys = child.from.foreign_keys.iter().filter(|key| key.schema.is_none() && key.table == *conversations);
+        let conversations = self.conversations().from;
+        let keys = child.from.foreign_keys.iter().filter(|key| refers_to(key, conversations));
         let pairs = keys.take(1).flat_map(|key| key.references.iter().zip(&key.columns));
         let equal = |(parent, column): (&String, &String)| {
             format!("conversation.{} = child.{}", database.quote(parent), database.quote(column))
         };
         pairs.map(equal).collect::<Vec<_>>().join(" AND ")
+    }
+
+    /// What a change of tables and columns must not meet: a value that would be lost, or one that is missing.
+    pub fn guards(&self, database: Database) -> Vec<Guard> {
+        let dropped = self.dropped.iter().map(|table| Guard {
+            about: format!("Stops, with nothing changed, if {} has rows, which would be lost.", table.name),
+            message: format!("there are rows in {}, and they would be lost; nothing was changed", table.name),
+            query: format!("SELECT 1 FROM {}", database.quote(&table.name)),
+        });
+        dropped.chain(self.tables.iter().flat_map(|table| self.column_guards(table, database))).collect()
+    }
+
+    fn column_guards(&self, table: &TablePath, database: Database) -> Vec<Guard> {
+        let name = &table.from.name;
+        let guard = |what: &str, condition: Option<String>| Guard {
+            about: format!("Stops, with nothing changed, if {name} has {what}."),
+            message: format!("there are rows in {name} with {what}; nothing was changed"),
+            query: match condition {
+                Some(condition) => format!("SELECT 1 FROM {} WHERE {condition}", database.quote(name)),
+                None => format!("SELECT 1 FROM {}", database.quote(name)),
+            },
+        };
+        let [old_owner, new_owner] = self.owner_columns;
+        let mut guards = Vec::new();
+        // An owner that leaves is guarded on its own, and what is retired goes because somebody asked for that.
+        for column in table.dropped().filter(|column| !column.retired && Some(column.name.as_str()) != old_owner) {
+            let what = format!("a {} that would be lost", column.name);
+            guards.push(guard(&what, has_value(column, database)));
+        }
+        for column in table.added().filter(|column| Some(column.name.as_str()) != new_owner) {
+            if !column.nullable && column.default.is_none() {
+                let what = format!("no value for {}: a {} is needed", column.name, column.kind.name());
+                guards.push(guard(&what, None));
+            }
+        }
+        for (from, to) in table.kept() {
+            let quoted = database.quote(&from.name);
+            let is_owner = Some(to.name.as_str()) == new_owner && !matches!(self.owners, Owners::Same);
+            if from.nullable && !to.nullable && to.default.is_none() && !is_owner {
+                let what = format!("no {}: a {} is needed", from.name, from.kind.name());
+                guards.push(guard(&what, Some(format!("{quoted} IS NULL"))));
+            }
+            if (from.kind, to.kind) == (Kind::BigInteger, Kind::Integer) {
+                let what = format!("a {} that is too large for a {}", from.name, to.kind.name());
+                guards.push(guard(&what, Some(format!("{quoted} NOT BETWEEN {} AND {}", i32::MIN, i32::MAX))));
+            }
+        }
+        guards
     }
 
     /// No conversation may be without its owner.
@@ -184,7 +294,7 @@ impl<'a> Path<'a> {
         let conversations = self.conversations();
         let owner = self.new_owners();
         // Without an owner before, ids alone were a key.
-        let [_, id] = conversations.from.primary_key.as_slice() else { return None };
+        let [_, id] = conversations.from.primary_key.columns.as_slice() else { return None };
         let key: Vec<_> = owner.iter().chain([id]).map(|column| database.quote(column)).collect();
         let message = match &self.owners {
             Owners::Filled { column, .. } | Owners::Restored { column } => {
@@ -206,6 +316,25 @@ impl<'a> Path<'a> {
                 key.join(", ")
             ),
         })
+    }
+}
+
+/// What no name starts with: for what goes, so that nothing new is taken for it.
+const GONE: &str = "\0";
+
+fn refers_to(key: &ForeignKey, table: &Table) -> bool {
+    key.schema.is_none() && key.table == table.name
+}
+
+/// The rows in which a column has a value of its own; nothing if all have one.
+fn has_value(column: &Column, database: Database) -> Option<String> {
+    let name = database.quote(&column.name);
+    match column.default {
+        // Of the two types of JSON one cannot be compared.
+        Some(Default::EmptyObject) => Some(format!("CAST({name} AS TEXT) <> '{{}}'")),
+        Some(default) => Some(format!("{name} <> {}", sql::literal(default, database))),
+        None if column.nullable => Some(format!("{name} IS NOT NULL")),
+        None => None,
     }
 }
 
@@ -246,9 +375,21 @@ impl<'a> TablePath<'a> {
         ordered
     }
 
-    /// Columns by their new names; nothing if one of them goes.
-    pub fn carried(&self, columns: &[String]) -> Option<Vec<String>> {
-        columns.iter().map(|column| self.arrival(column).map(str::to_owned)).collect()
+    /// A column by its new name, or by one that no column has.
+    fn carried(&self, column: &str) -> String {
+        self.arrival(column).map_or_else(|| format!("{GONE}{column}"), str::to_owned)
+    }
+
+    /// Whether a key of these columns, by their new names, goes.
+    fn loses_key(&self, columns: &[String]) -> bool {
+        let is_lost = |key: &Key, stays: &dyn Fn(&[String]) -> bool| {
+            let key: Vec<_> = key.columns.iter().map(|name| self.carried(name)).collect();
+            key.len() == columns.len() && key.iter().all(|name| columns.contains(name)) && !stays(&key)
+        };
+        is_lost(&self.from.primary_key, &|key| self.to.primary_key.columns == key)
+            || self.from.unique.iter().any(|key| {
+                is_lost(key, &|columns| self.to.unique.iter().any(|key| key.columns == columns))
+            })
     }
 
     /// The definition of a host's column, with our columns by their new names.
@@ -258,50 +399,5 @@ impl<'a> TablePath<'a> {
             self.kept.iter().find(same).map(|(_, to)| database.quote(to))
         };
         rename_columns(definition, database, renamed)
-    }
-
-    pub fn primary_key_stays(&self) -> bool {
-        self.carried(&self.from.primary_key).as_ref() == Some(&self.to.primary_key)
-    }
-
-    pub fn unique_stays(&self) -> bool {
-        match (&self.from.unique, &self.to.unique) {
-            (Some(from), Some(to)) => self.carried(from).as_ref() == Some(to),
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        }
-    }
-
-    /// An index by its new name and with its columns by theirs.
-    fn carried_index(&self, index: &Index) -> Option<Index> {
-        let name = match index.name.strip_prefix(&self.from.name) {
-            Some(rest) => format!("{}{rest}", self.to.name),
-            None => index.name.clone(),
-        };
-        let mut carried = Index { name, ..index.clone() };
-        for column in &mut carried.columns {
-            column.name = self.arrival(&column.name)?.to_owned();
-        }
-        Some(carried)
-    }
-
-    /// The indexes that stay, by their old and their new name.
-    pub fn indexes_kept(&self) -> Vec<(&'a str, &'a str)> {
-        let stays = |index: &'a Index| {
-            let carried = self.carried_index(index)?;
-            let to = self.to.indexes.iter().find(|to| **to == carried)?;
-            Some((index.name.as_str(), to.name.as_str()))
-        };
-        self.from.indexes.iter().filter_map(stays).collect()
-    }
-
-    pub fn indexes_dropped(&self) -> Vec<&'a Index> {
-        let kept = self.indexes_kept();
-        self.from.indexes.iter().filter(|index| !kept.iter().any(|(from, _)| *from == index.name)).collect()
-    }
-
-    pub fn indexes_added(&self) -> Vec<&'a Index> {
-        let kept = self.indexes_kept();
-        self.to.indexes.iter().filter(|index| !kept.iter().any(|(_, to)| *to == index.name)).collect()
     }
 }

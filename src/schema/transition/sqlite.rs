@@ -1,6 +1,7 @@
-//! A path for `SQLite`. Names and plain columns change in place. Keys cannot, so then the tables are built anew beside
-//! the old ones, which go when every row is copied: children before parents, since a parent that goes would take its
-//! children along. No pragma is needed, and all of it happens in the migration's transaction.
+//! A path for `SQLite`. Names and plain columns change in place. Keys and checks cannot, so then a table is rebuilt: made
+//! beside the old one, which goes when every row is copied. Children are rebuilt with their parent and go before it,
+//! since a parent that goes would take its children along. No pragma is needed, and all of it happens in the migration's
+//! transaction.
 
 use super::backfill;
 use super::path::{Guard, Owners, Path, TablePath};
@@ -8,117 +9,125 @@ use super::script::Script;
 use super::{Addition, Filling};
 use crate::database::Database;
 use crate::schema::sql;
-use crate::schema::{Column, ForeignKey, Index, Table};
+use crate::schema::{ForeignKey, Table};
 
 const DATABASE: Database = Database::Sqlite;
 
 pub(super) fn render(path: &Path) -> String {
     let mut script = Script::default();
-    if builds_anew(path) {
-        build_anew(path, &mut script);
-    } else {
-        change_in_place(path, &mut script);
+    let rebuilt = rebuilt(path);
+    for guard in path.guards(DATABASE) {
+        stop_if(path, Some(guard), &mut script);
     }
+    let dropped = path.dropped.iter().rev().map(|table| drop_table(&table.name));
+    script.step("Tables that are no more.", dropped);
+    let is_rebuilt = |table: &&TablePath| rebuilt.contains(&table.to.name.as_str());
+    change_in_place(path, &path.tables.iter().filter(|table| !is_rebuilt(table)).collect::<Vec<_>>(), &mut script);
+    let tables: Vec<_> = path.tables.iter().filter(is_rebuilt).collect();
+    if !tables.is_empty() {
+        rebuild(path, &tables, &mut script);
+    }
+    script.step("New tables.", path.added.iter().map(|table| sql::create_table(table, DATABASE)));
     script.finish()
 }
 
-pub(super) fn builds_anew(path: &Path) -> bool {
-    !path.tables.iter().all(|table| can_stay(path, table))
+/// The tables that are rebuilt, by their new names.
+pub(super) fn rebuilt<'a>(path: &Path<'a>) -> Vec<&'a str> {
+    let mut rebuilt: Vec<&str> = Vec::new();
+    // Parents come first.
+    for table in &path.tables {
+        let is_child = table.to.foreign_keys.iter().any(|key| key.schema.is_none() && rebuilt.contains(&&*key.table));
+        if is_child || !can_stay(path, table) {
+            rebuilt.push(&table.to.name);
+        }
+    }
+    rebuilt
 }
 
 /// Whether `ALTER TABLE` can make all of the difference.
 fn can_stay(path: &Path, table: &TablePath) -> bool {
-    let TablePath { from, to, .. } = table;
-    let same_column = |(from, to): (&Column, &Column)| {
-        from.nullable == to.nullable && from.default == to.default && from.retired == to.retired
+    let constraints = path.constraints(table, DATABASE);
+    // A new column brings its condition along.
+    let mut brought: Vec<_> = table.added().filter_map(|column| sql::condition(column, DATABASE)).collect();
+    let is_brought = |definition: &str| {
+        let place = brought.iter().position(|part| part.definition == definition);
+        place.map(|place| brought.remove(place)).is_some()
     };
-    let mut checks = [from.checks.clone(), to.checks.clone()];
-    for checks in &mut checks {
-        checks.sort();
-    }
-    table.primary_key_stays()
-        && table.unique_stays()
-        && path.foreign_keys_dropped(table).is_empty()
-        && path.foreign_keys_added(table).is_empty()
-        && from.clustered == to.clustered
-        && checks[0] == checks[1]
-        && table.kept().all(same_column)
+    constraints.dropped.is_empty()
+        && constraints.added.iter().map(|part| part.definition.as_str()).all(is_brought)
+        && table.from.clustered == table.to.clustered
+        && table.kept().all(|(from, to)| sql::shape(from, DATABASE) == sql::shape(to, DATABASE))
         && table.added().all(|column| column.nullable || column.default.is_some())
-        // A condition of the table keeps its column from going.
-        && table.dropped().all(|column| sql::condition(column, DATABASE).is_none())
 }
 
-fn change_in_place(path: &Path, script: &mut Script) {
+fn change_in_place(path: &Path, tables: &[&TablePath], script: &mut Script) {
     // An index cannot be renamed.
-    let stays = |table: &TablePath, index: &Index| table.indexes_kept().contains(&(&index.name, &index.name));
-    let dropped = path.tables.iter().flat_map(|table| {
-        let dropped = table.from.indexes.iter().filter(|index| !stays(table, index));
-        dropped.map(|index| format!("DROP INDEX {};", quote(&index.name)))
+    let indexes: Vec<_> = tables.iter().map(|table| (table, path.indexes(table, DATABASE))).collect();
+    let dropped = indexes.iter().flat_map(|(_, difference)| {
+        let renamed = difference.renamed.iter().map(|(before, _)| before);
+        difference.dropped.iter().map(|index| &index.name).chain(renamed)
     });
-    script.step("Indexes that change go first.", dropped);
+    script.step("Indexes that change go first.", dropped.map(|name| format!("DROP INDEX {};", quote(name))));
     let alter = |table: &TablePath, change: String| format!("ALTER TABLE {} {change};", quote(&table.from.name));
-    let dropped = path.tables.iter().flat_map(|table| {
+    let dropped = tables.iter().flat_map(|table| {
         table.dropped().map(move |column| alter(table, format!("DROP COLUMN {}", quote(&column.name))))
     });
     script.step("Columns that are no more.", dropped);
-    let renamed = path.tables.iter().flat_map(|table| {
+    let renamed = tables.iter().flat_map(|table| {
         let renamed = table.renamed().into_iter();
         renamed.map(move |(from, to)| alter(table, format!("RENAME COLUMN {} TO {}", quote(from), quote(to))))
     });
     script.step("Columns by their new names.", renamed);
-    let added = path.tables.iter().flat_map(|table| {
+    let added = tables.iter().flat_map(|table| {
         table.added().map(move |column| {
-            let check = sql::condition(column, DATABASE).map(|condition| format!(" CHECK ({condition})"));
-            alter(table, format!("ADD COLUMN {}{}", sql::define(column, DATABASE), check.unwrap_or_default()))
+            let condition = sql::condition(column, DATABASE);
+            let condition = condition.map(|condition| format!(" {}", sql::named(&condition, DATABASE)));
+            alter(table, format!("ADD COLUMN {}{}", sql::define(column, DATABASE), condition.unwrap_or_default()))
         })
     });
     script.step("New columns.", added);
-    let renamed = path.tables.iter().filter(|table| table.from.name != table.to.name);
-    let rename = |table: &TablePath| rename_table(&table.from.name, &table.to.name);
-    script.step("Tables by their new names.", renamed.map(rename));
-    let added = path.tables.iter().flat_map(|table| {
-        let kept = table.indexes_kept();
-        let stays = move |index: &&Index| kept.contains(&(&index.name, &index.name));
-        let added = table.to.indexes.iter().filter(move |index| !stays(index));
-        added.map(|index| sql::create_index(index, table.to, DATABASE))
+    let renamed = tables.iter().filter(|table| table.from.name != table.to.name);
+    script.step("Tables by their new names.", renamed.map(|table| rename_table(&table.from.name, &table.to.name)));
+    let added = indexes.iter().flat_map(|(table, difference)| {
+        let all = sql::indexes(table.to, DATABASE).into_iter();
+        all.filter(|index| {
+            difference.added.contains(index) || difference.renamed.iter().any(|(_, name)| *name == index.name)
+        })
     });
-    script.step("Indexes as they are from now on.", added);
+    script.step("Indexes as they are from now on.", added.map(|index| sql::create_index(&index, DATABASE)));
 }
 
-fn build_anew(path: &Path, script: &mut Script) {
-    for guard in strangers(path) {
+fn rebuild(path: &Path, tables: &[&TablePath], script: &mut Script) {
+    for guard in strangers(path, tables) {
         stop_if(path, Some(guard), script);
     }
     find_owners(path, script);
     for guard in missing_owners(path) {
         stop_if(path, Some(guard), script);
     }
-    let create = |table: &TablePath| {
+    let create = |table: &&TablePath| {
         let more = added_by_host(path, table).map(|addition| &addition.definition);
         let more: Vec<_> = more.map(|definition| table.carried_definition(definition, DATABASE)).collect();
-        sql::create_bare_table(&under_new_name(path, table.to), &more, DATABASE)
+        sql::create_bare_table(&under_new_name(path, table.to, tables), &more, DATABASE)
     };
-    script.step("The new tables, beside the old ones.", path.tables.iter().map(create));
-    script.step("Every row is copied, parents first.", path.tables.iter().map(|table| copy(path, table)));
-    let drop = |table: &TablePath| format!("DROP TABLE {};", quote(&table.from.name));
-    script.step("The old tables go, children first.", path.tables.iter().rev().map(drop));
-    let rename = |table: &TablePath| rename_table(&temporary(path, &table.to.name), &table.to.name);
-    script.step("The new tables take their names; foreign keys follow.", path.tables.iter().map(rename));
-    let indexes = path
-        .tables
-        .iter()
-        .flat_map(|table| table.to.indexes.iter().map(|index| sql::create_index(index, table.to, DATABASE)));
+    script.step("The new tables, beside the old ones.", tables.iter().map(create));
+    script.step("Every row is copied, parents first.", tables.iter().map(|table| copy(path, table)));
+    let drop = |table: &&TablePath| drop_table(&table.from.name);
+    script.step("The old tables go, children first.", tables.iter().rev().map(drop));
+    let rename = |table: &&TablePath| rename_table(&temporary(path, &table.to.name), &table.to.name);
+    script.step("The new tables take their names; foreign keys follow.", tables.iter().map(rename));
+    let indexes = tables.iter().flat_map(|table| sql::create_indexes(table.to, DATABASE));
     script.step("Indexes, whose names are free now.", indexes);
 }
 
 /// What a table that goes would take along, and the generator does not know.
-fn strangers(path: &Path) -> Vec<Guard> {
+fn strangers(path: &Path, tables: &[&TablePath]) -> Vec<Guard> {
     let list = |names: Vec<&str>| names.into_iter().map(literal).collect::<Vec<_>>().join(", ");
-    let tables = list(path.tables.iter().map(|table| table.from.name.as_str()).collect());
-    let indexes = path.tables.iter().flat_map(|table| &table.from.indexes).map(|index| index.name.as_str());
+    let names = list(tables.iter().map(|table| table.from.name.as_str()).collect());
+    let indexes = tables.iter().flat_map(|table| &table.from.indexes).map(|index| index.name.as_str());
     let stop = "Stops, with nothing changed, if the old tables have";
-    let mend = "drop it in a migration before this one, and make it again after; nothing was changed";
-    let columns = path.tables.iter().map(|table| {
+    let help = "drop it in a migration before this one, and make it again after; nothing was changed";
+    let columns = tables.iter().map(|table| {
         let ours = table.from.columns.iter().map(|column| column.name.as_str());
         let hosts = added_by_host(path, table).map(|addition| addition.column.as_str());
         let known = list(ours.chain(hosts).collect());
@@ -133,20 +142,20 @@ fn strangers(path: &Path) -> Vec<Guard> {
     };
     let objects = Guard {
         about: format!("{stop} an index or a trigger that would be lost."),
-        message: format!("the tables have an index or a trigger of your own: {mend}"),
+        message: format!("the tables have an index or a trigger of your own: {help}"),
         query: format!(
             "SELECT 1 FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL\n    \
-             AND tbl_name IN ({tables})\n    AND name NOT IN ({})",
+             AND tbl_name IN ({names})\n    AND name NOT IN ({})",
             list(indexes.collect())
         ),
     };
     let references = Guard {
         about: "Stops, with nothing changed, if another table refers to the old ones: its rows would be deleted."
             .into(),
-        message: format!("a table of your own has a foreign key onto these: {mend}"),
+        message: format!("a table of your own has a foreign key onto these: {help}"),
         query: format!(
             "SELECT 1 FROM sqlite_schema AS host, pragma_foreign_key_list(host.name) AS key\n    \
-             WHERE host.type = 'table' AND key.\"table\" COLLATE NOCASE IN ({tables})\n    AND host.name NOT IN ({tables})",
+             WHERE host.type = 'table' AND key.\"table\" COLLATE NOCASE IN ({names})\n    AND host.name NOT IN ({names})",
         ),
     };
     vec![columns, objects, references]
@@ -175,13 +184,10 @@ fn find_owners(path: &Path, script: &mut Script) {
 /// An owner that is not there is told by name; the foreign key alone would only say that it failed.
 fn missing_owners(path: &Path) -> Vec<Guard> {
     let conversations = path.conversations();
-    let owner = |key: &&ForeignKey| -> Option<String> {
-        let [column] = key.columns.as_slice() else { return None };
-        path.new_owners().or_else(|| conversations.origin(column).map(str::to_owned))
-    };
     let guard = |key: &ForeignKey| {
         let (name, table) = (&conversations.from.name, &key.table);
-        let column = &key.columns[0];
+        let ([column], [reference]) = (key.columns.as_slice(), key.references.as_slice()) else { return None };
+        let from = path.new_owners().or_else(|| conversations.origin(column).map(str::to_owned))?;
         Some(Guard {
             about: format!("Stops, with nothing changed, if a {column} is not in {table}."),
             message: format!("there are conversations whose {column} is not in {table}; nothing was changed"),
@@ -190,12 +196,12 @@ fn missing_owners(path: &Path) -> Vec<Guard> {
                  SELECT 1 FROM {} AS owner WHERE owner.{} = conversation.{}\n    )",
                 quote(name),
                 quote(table),
-                quote(&key.references[0]),
-                quote(&owner(&key)?)
+                quote(reference),
+                quote(&from)
             ),
         })
     };
-    path.foreign_keys_to_others().into_iter().filter_map(guard).collect()
+    path.foreign_keys_to_others(conversations).into_iter().filter_map(guard).collect()
 }
 
 /// Copies the rows of a table into the new one. A row whose conversation has another owner now follows it.
@@ -214,7 +220,15 @@ fn copy(path: &Path, table: &TablePath) -> String {
                 let of_conversation = if follows { "conversation." } else { "" };
                 copied.push((quote(&column.name), format!("{of_conversation}{}", quote(from))));
             }
-            (_, Some(origin)) => copied.push((quote(&column.name), of_row(origin))),
+            (_, Some(origin)) => {
+                let value = match column.default.filter(|_| !column.nullable) {
+                    Some(default) if table.from.column(origin).is_some_and(|from| from.nullable) => {
+                        format!("coalesce({}, {})", of_row(origin), sql::literal(default, DATABASE))
+                    }
+                    Some(_) | None => of_row(origin),
+                };
+                copied.push((quote(&column.name), value));
+            }
             // It has its default.
             (_, None) => {}
         }
@@ -247,10 +261,10 @@ fn added_by_host<'a>(path: &Path<'a>, table: &TablePath<'a>) -> impl Iterator<It
 }
 
 /// The table under its temporary name, with foreign keys onto the others under theirs.
-fn under_new_name(path: &Path, table: &Table) -> Table {
+fn under_new_name(path: &Path, table: &Table, rebuilt: &[&TablePath]) -> Table {
     let mut table = Table { name: temporary(path, &table.name), ..table.clone() };
     for key in &mut table.foreign_keys {
-        if key.schema.is_none() && path.tables.iter().any(|own| own.to.name == key.table) {
+        if key.schema.is_none() && rebuilt.iter().any(|own| own.to.name == key.table) {
             key.table = temporary(path, &key.table);
         }
     }
@@ -260,6 +274,10 @@ fn under_new_name(path: &Path, table: &Table) -> Table {
 /// Also where the final name is free: a rename finds views and triggers that the old tables leave behind, and stops.
 fn temporary(path: &Path, table: &str) -> String {
     path.transient_name(&format!("{table}_new"))
+}
+
+fn drop_table(name: &str) -> String {
+    format!("DROP TABLE {};", quote(name))
 }
 
 fn rename_table(from: &str, to: &str) -> String {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::host::migrations::Catalog;
 use crate::names::TablePrefix;
-use crate::schema::{self, Default, Kind, LONGEST_SUFFIX, OwnerColumn, OwnerKey, sql};
+use crate::schema::{self, Default, Key, Kind, LONGEST_SUFFIX, OwnerColumn, OwnerKey, check, sql};
 
 const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 
@@ -38,7 +38,19 @@ fn backfill(text: &str) -> Wish<'_> {
 }
 
 fn change(old: &Schema, new: &Schema, wish: Wish) -> Transition {
-    transition(old, new, &wish).unwrap().expect("something changes")
+    let transition = transition(old, new, &wish).unwrap();
+    assert!(BOTH.iter().any(|&database| !transition.up(database).is_empty()), "nothing changes");
+    transition
+}
+
+fn is_unchanged(old: &Schema, new: &Schema, wish: &Wish) -> bool {
+    let transition = transition(old, new, wish).unwrap();
+    BOTH.iter().all(|&database| transition.up(database).is_empty() && transition.down(database).is_empty())
+}
+
+/// The tables that SQLite rebuilds on the way there, by their new names.
+fn rebuilt(transition: &Transition) -> Vec<&str> {
+    sqlite::rebuilt(&transition.path_up())
 }
 
 /// The tables after a change, with what former owners left.
@@ -68,7 +80,7 @@ fn tables_that_are_as_they_should_be_need_no_migration() {
         (none(), none(), Wish::default()),
         (with_former, team(), Wish::default()),
     ] {
-        assert!(transition(&old, &new, &wish).unwrap().is_none());
+        assert!(is_unchanged(&old, &new, &wish));
     }
 }
 
@@ -80,7 +92,7 @@ fn a_migration_is_called_by_what_it_does() {
     let people = tables("sagents_", Some(("user_id", Kind::BigInteger, Some("people"))));
     let with_former = changed(&user(), &team(), backfill(BACKFILL));
     let mut newer = user();
-    newer.tables[0].checks.push("updated_at >= inserted_at".to_owned());
+    newer.tables[0].checks.push(check("in_order", "updated_at >= inserted_at"));
     let drop = Wish { drop_old_owner: true, ..Wish::default() };
     let names = [
         change(&user(), &team(), backfill(BACKFILL)),
@@ -181,14 +193,14 @@ fn an_owner_comes_on_sqlite() {
         "inserted_at" TEXT NOT NULL,
         "updated_at" TEXT NOT NULL,
         "user_id" INTEGER,
-        PRIMARY KEY ("team_id", "id"),
-        FOREIGN KEY ("team_id") REFERENCES "teams" ("id") ON DELETE CASCADE,
-        CHECK (length("team_id") = 16),
-        CHECK (length("id") = 16),
-        CHECK (json_valid("scope")),
-        CHECK (json_valid("metadata")),
-        CHECK ("interrupted" IN (0, 1)),
-        CHECK (next_sequence >= 0)
+        CONSTRAINT "sagents_conversations_pkey" PRIMARY KEY ("team_id", "id"),
+        CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("team_id") REFERENCES "teams" ("id") ON DELETE CASCADE,
+        CONSTRAINT "team_id_is_uuid" CHECK (length("team_id") = 16),
+        CONSTRAINT "id_is_uuid" CHECK (length("id") = 16),
+        CONSTRAINT "scope_is_json" CHECK (json_valid("scope")),
+        CONSTRAINT "metadata_is_json" CHECK (json_valid("metadata")),
+        CONSTRAINT "interrupted_is_boolean" CHECK ("interrupted" IN (0, 1)),
+        CONSTRAINT "valid_next_sequence" CHECK (next_sequence >= 0)
     ) STRICT, WITHOUT ROWID;
     -- What a conversation's agent knows.
     CREATE TABLE "sagents_agent_states_new" (
@@ -202,12 +214,12 @@ fn an_owner_comes_on_sqlite() {
         "inserted_at" TEXT NOT NULL,
         "updated_at" TEXT NOT NULL,
         "user_id" INTEGER,
-        PRIMARY KEY ("team_id", "conversation_id"),
-        FOREIGN KEY ("team_id", "conversation_id") REFERENCES "sagents_conversations_new" ("team_id", "id") ON DELETE CASCADE,
-        CHECK (length("team_id") = 16),
-        CHECK (length("conversation_id") = 16),
-        CHECK (length("write_id") = 16),
-        CHECK (revision >= 1)
+        CONSTRAINT "sagents_agent_states_pkey" PRIMARY KEY ("team_id", "conversation_id"),
+        CONSTRAINT "sagents_agent_states_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "sagents_conversations_new" ("team_id", "id") ON DELETE CASCADE,
+        CONSTRAINT "team_id_is_uuid" CHECK (length("team_id") = 16),
+        CONSTRAINT "conversation_id_is_uuid" CHECK (length("conversation_id") = 16),
+        CONSTRAINT "write_id_is_uuid" CHECK (length("write_id") = 16),
+        CONSTRAINT "valid_revision" CHECK (revision >= 1)
     ) STRICT;
     -- What a person sees of a conversation, in order.
     CREATE TABLE "sagents_display_messages_new" (
@@ -224,20 +236,20 @@ fn an_owner_comes_on_sqlite() {
         "status" TEXT,
         "inserted_at" TEXT NOT NULL,
         "user_id" INTEGER,
-        PRIMARY KEY ("team_id", "conversation_id", "sequence"),
-        UNIQUE ("team_id", "conversation_id", "message_id", "item"),
-        FOREIGN KEY ("team_id", "conversation_id") REFERENCES "sagents_conversations_new" ("team_id", "id") ON DELETE CASCADE,
-        CHECK (length("team_id") = 16),
-        CHECK (length("conversation_id") = 16),
-        CHECK (length("message_id") = 16),
-        CHECK (json_valid("metadata")),
-        CHECK (sequence >= 0),
-        CHECK (item >= 0),
-        CHECK (role IN ('user', 'assistant', 'tool', 'system')),
-        CHECK (content_type IN ('text', 'thinking', 'image', 'file_reference', 'structured_data', 'notification', 'error', 'tool_call', 'tool_result', 'todo_snapshot')),
-        CHECK (status IN ('pending', 'executing', 'completed', 'failed', 'interrupted', 'cancelled')),
-        CHECK ((content_type = 'tool_call') = (status IS NOT NULL)),
-        CHECK (content_type <> 'tool_call' OR tool_call_id IS NOT NULL)
+        CONSTRAINT "sagents_display_messages_pkey" PRIMARY KEY ("team_id", "conversation_id", "sequence"),
+        CONSTRAINT "sagents_display_messages_key" UNIQUE ("team_id", "conversation_id", "message_id", "item"),
+        CONSTRAINT "sagents_display_messages_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "sagents_conversations_new" ("team_id", "id") ON DELETE CASCADE,
+        CONSTRAINT "team_id_is_uuid" CHECK (length("team_id") = 16),
+        CONSTRAINT "conversation_id_is_uuid" CHECK (length("conversation_id") = 16),
+        CONSTRAINT "message_id_is_uuid" CHECK (length("message_id") = 16),
+        CONSTRAINT "metadata_is_json" CHECK (json_valid("metadata")),
+        CONSTRAINT "valid_sequence" CHECK (sequence >= 0),
+        CONSTRAINT "valid_item" CHECK (item >= 0),
+        CONSTRAINT "valid_role" CHECK (role IN ('user', 'assistant', 'tool', 'system')),
+        CONSTRAINT "valid_content_type" CHECK (content_type IN ('text', 'thinking', 'image', 'file_reference', 'structured_data', 'notification', 'error', 'tool_call', 'tool_result', 'todo_snapshot')),
+        CONSTRAINT "valid_status" CHECK (status IN ('pending', 'executing', 'completed', 'failed', 'interrupted', 'cancelled')),
+        CONSTRAINT "status_of_tool_call" CHECK ((content_type = 'tool_call') = (status IS NOT NULL)),
+        CONSTRAINT "id_of_tool_call" CHECK (content_type <> 'tool_call' OR tool_call_id IS NOT NULL)
     ) STRICT, WITHOUT ROWID;
 
     -- Every row is copied, parents first.
@@ -334,16 +346,16 @@ fn an_owner_comes_on_postgres() {
     -- Keys, checks and indexes that change go first.
     DROP INDEX "sagents_display_messages_tool_calls";
     ALTER TABLE "sagents_display_messages"
-        DROP CONSTRAINT "sagents_display_messages_fkey",
+        DROP CONSTRAINT "sagents_display_messages_pkey",
         DROP CONSTRAINT "sagents_display_messages_key",
-        DROP CONSTRAINT "sagents_display_messages_pkey";
+        DROP CONSTRAINT "sagents_display_messages_fkey";
     ALTER TABLE "sagents_agent_states"
-        DROP CONSTRAINT "sagents_agent_states_fkey",
-        DROP CONSTRAINT "sagents_agent_states_pkey";
+        DROP CONSTRAINT "sagents_agent_states_pkey",
+        DROP CONSTRAINT "sagents_agent_states_fkey";
     DROP INDEX "sagents_conversations_updated";
     ALTER TABLE "sagents_conversations"
-        DROP CONSTRAINT "sagents_conversations_fkey",
-        DROP CONSTRAINT "sagents_conversations_pkey";
+        DROP CONSTRAINT "sagents_conversations_pkey",
+        DROP CONSTRAINT "sagents_conversations_fkey";
 
     -- Columns by their new names.
     ALTER TABLE "sagents_conversations" RENAME COLUMN "sagents_new_owner" TO "team_id";
@@ -363,17 +375,8 @@ fn an_owner_comes_on_postgres() {
 
     -- Everything gets its new name.
     ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
-    ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_next_sequence_check" TO "chat_conversations_next_sequence_check";
     ALTER TABLE "sagents_agent_states" RENAME TO "chat_agent_states";
-    ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_revision_check" TO "chat_agent_states_revision_check";
     ALTER TABLE "sagents_display_messages" RENAME TO "chat_display_messages";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_sequence_check" TO "chat_display_messages_sequence_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_item_check" TO "chat_display_messages_item_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_role_check" TO "chat_display_messages_role_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_content_type_check" TO "chat_display_messages_content_type_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_status_check" TO "chat_display_messages_status_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_check" TO "chat_display_messages_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_check1" TO "chat_display_messages_check1";
 
     -- Keys, checks and indexes as they are from now on.
     ALTER TABLE "chat_conversations"
@@ -445,16 +448,16 @@ fn an_owner_comes_back_on_postgres() {
     -- Keys, checks and indexes that change go first.
     DROP INDEX "sagents_display_messages_tool_calls";
     ALTER TABLE "sagents_display_messages"
-        DROP CONSTRAINT "sagents_display_messages_fkey",
+        DROP CONSTRAINT "sagents_display_messages_pkey",
         DROP CONSTRAINT "sagents_display_messages_key",
-        DROP CONSTRAINT "sagents_display_messages_pkey";
+        DROP CONSTRAINT "sagents_display_messages_fkey";
     ALTER TABLE "sagents_agent_states"
-        DROP CONSTRAINT "sagents_agent_states_fkey",
-        DROP CONSTRAINT "sagents_agent_states_pkey";
+        DROP CONSTRAINT "sagents_agent_states_pkey",
+        DROP CONSTRAINT "sagents_agent_states_fkey";
     DROP INDEX "sagents_conversations_updated";
     ALTER TABLE "sagents_conversations"
-        DROP CONSTRAINT "sagents_conversations_fkey",
-        DROP CONSTRAINT "sagents_conversations_pkey";
+        DROP CONSTRAINT "sagents_conversations_pkey",
+        DROP CONSTRAINT "sagents_conversations_fkey";
 
     -- Columns that are no more.
     ALTER TABLE "sagents_conversations" DROP COLUMN "team_id";
@@ -626,7 +629,7 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_display_messages" DROP COLUMN "user_id";
     "#);
     insta::assert_snapshot!(transition.down(Database::Sqlite), @r#"
-    -- The columns of former owners come back, without their values.
+    -- The columns that were not used come back, without their values.
 
     -- New columns.
     ALTER TABLE "sagents_conversations" ADD COLUMN "user_id" INTEGER;
@@ -643,7 +646,7 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_display_messages" DROP COLUMN "user_id";
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
-    -- The columns of former owners come back, without their values.
+    -- The columns that were not used come back, without their values.
 
     -- Nobody writes while the tables change.
     LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
@@ -689,11 +692,11 @@ fn a_field_that_is_renamed_keeps_its_values() {
 #[test]
 fn another_kind_of_owner_without_a_table_is_another_owner() {
     let loose = tables("sagents_", Some(("owner_id", Kind::BigInteger, None)));
-    assert!(transition(&loose, &loose, &same_owner()).unwrap().is_none());
+    assert!(is_unchanged(&loose, &loose, &same_owner()));
     assert!(change(&loose, &loose, Wish::default()).lacks_backfill());
     assert_eq!(columns(&changed(&loose, &loose, backfill("7")).tables[1])[9..], ["old_owner_id"]);
     // A table tells whose the values are, unless somebody says otherwise.
-    assert!(transition(&user(), &user(), &Wish::default()).unwrap().is_none());
+    assert!(is_unchanged(&user(), &user(), &Wish::default()));
     assert_eq!(columns(&changed(&user(), &user(), backfill("7")).tables[1])[9..], ["old_user_id"]);
 }
 
@@ -739,28 +742,19 @@ fn a_prefix_changes_in_place() {
 
     -- Everything gets its new name.
     ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
-    ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_next_sequence_check" TO "chat_conversations_next_sequence_check";
     ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_pkey" TO "chat_conversations_pkey";
     ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_fkey" TO "chat_conversations_fkey";
     ALTER INDEX "sagents_conversations_updated" RENAME TO "chat_conversations_updated";
     ALTER TABLE "sagents_agent_states" RENAME TO "chat_agent_states";
-    ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_revision_check" TO "chat_agent_states_revision_check";
     ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_pkey" TO "chat_agent_states_pkey";
     ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_fkey" TO "chat_agent_states_fkey";
     ALTER TABLE "sagents_display_messages" RENAME TO "chat_display_messages";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_sequence_check" TO "chat_display_messages_sequence_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_item_check" TO "chat_display_messages_item_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_role_check" TO "chat_display_messages_role_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_content_type_check" TO "chat_display_messages_content_type_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_status_check" TO "chat_display_messages_status_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_check" TO "chat_display_messages_check";
-    ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_check1" TO "chat_display_messages_check1";
     ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_pkey" TO "chat_display_messages_pkey";
     ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_key" TO "chat_display_messages_key";
     ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_fkey" TO "chat_display_messages_fkey";
     ALTER INDEX "sagents_display_messages_tool_calls" RENAME TO "chat_display_messages_tool_calls";
     "#);
-    assert!(!transition.builds_anew(Database::Sqlite));
+    assert!(rebuilt(&transition).is_empty());
 }
 
 #[test]
@@ -811,7 +805,7 @@ fn what_a_newer_generator_adds_is_added() {
     let transition = change(&older, &user(), same_owner());
     insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
     -- New columns.
-    ALTER TABLE "sagents_display_messages" ADD COLUMN "metadata" TEXT NOT NULL DEFAULT '{}' CHECK (json_valid("metadata"));
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "metadata" TEXT NOT NULL DEFAULT '{}' CONSTRAINT "metadata_is_json" CHECK (json_valid("metadata"));
 
     -- Indexes as they are from now on.
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
@@ -832,6 +826,15 @@ fn what_a_newer_generator_adds_is_added() {
     -- Nobody writes while the tables change.
     LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
 
+    -- Stops, with nothing changed, if sagents_display_messages has a metadata that would be lost.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE CAST("metadata" AS TEXT) <> '{}') THEN
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with a metadata that would be lost; nothing was changed';
+        END IF;
+    END
+    $$;
+
     -- Keys, checks and indexes that change go first.
     DROP INDEX "sagents_display_messages_tool_calls";
 
@@ -845,7 +848,7 @@ fn what_a_host_has_on_tables_is_no_obstacle_to_a_change_in_place() {
     let mut older = user();
     older.tables[2].columns.retain(|column| column.name != "metadata");
     let transition = change(&older, &user(), same_owner());
-    assert!(transition.builds_anew(Database::Sqlite), "on the way back");
+    assert_eq!(sqlite::rebuilt(&transition.path_down(&[])), ["sagents_display_messages"], "on the way back");
     for database in BOTH {
         let mut catalog = Catalog::new(database);
         catalog.apply(&sql::create(&older, database));
@@ -859,16 +862,25 @@ fn what_a_host_has_on_tables_is_no_obstacle_to_a_change_in_place() {
 fn what_a_newer_generator_makes_stricter_is_made_so() {
     let mut older = user();
     let messages = &mut older.tables[2];
-    messages.unique = None;
+    messages.unique.clear();
     messages.columns.retain(|column| column.name != "status");
-    messages.checks.retain(|check| !check.contains("status") && check != "item >= 0");
+    messages.checks.retain(|check| !check.condition.contains("status") && check.name != "valid_item");
     messages.columns[6].default = Some(Default::Zero);
     messages.columns[6].nullable = true;
     let transition = change(&older, &user(), same_owner());
-    assert!(transition.builds_anew(Database::Sqlite));
+    assert_eq!(rebuilt(&transition), ["sagents_display_messages"]);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
     LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Stops, with nothing changed, if sagents_display_messages has no content_type: a text is needed.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE "content_type" IS NULL) THEN
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with no content_type: a text is needed; nothing was changed';
+        END IF;
+    END
+    $$;
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_display_messages"
@@ -876,27 +888,32 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
         ALTER COLUMN "content_type" SET NOT NULL,
         ALTER COLUMN "content_type" DROP DEFAULT;
 
-    -- Everything gets its new name.
-    ALTER TABLE "sagents_display_messages" RENAME CONSTRAINT "sagents_display_messages_check" TO "sagents_display_messages_check1";
-
     -- Keys, checks and indexes as they are from now on.
     ALTER TABLE "sagents_display_messages"
         ADD CONSTRAINT "sagents_display_messages_key" UNIQUE ("user_id", "conversation_id", "message_id", "item"),
-        ADD CONSTRAINT "sagents_display_messages_item_check" CHECK (item >= 0),
-        ADD CONSTRAINT "sagents_display_messages_status_check" CHECK (status IN ('pending', 'executing', 'completed', 'failed', 'interrupted', 'cancelled')),
-        ADD CONSTRAINT "sagents_display_messages_check" CHECK ((content_type = 'tool_call') = (status IS NOT NULL));
+        ADD CONSTRAINT "valid_item" CHECK (item >= 0),
+        ADD CONSTRAINT "valid_status" CHECK (status IN ('pending', 'executing', 'completed', 'failed', 'interrupted', 'cancelled')),
+        ADD CONSTRAINT "status_of_tool_call" CHECK ((content_type = 'tool_call') = (status IS NOT NULL));
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
     LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
 
+    -- Stops, with nothing changed, if sagents_display_messages has a status that would be lost.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE "status" IS NOT NULL) THEN
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with a status that would be lost; nothing was changed';
+        END IF;
+    END
+    $$;
+
     -- Keys, checks and indexes that change go first.
     ALTER TABLE "sagents_display_messages"
         DROP CONSTRAINT "sagents_display_messages_key",
-        DROP CONSTRAINT "sagents_display_messages_item_check",
-        DROP CONSTRAINT "sagents_display_messages_status_check",
-        DROP CONSTRAINT "sagents_display_messages_check",
-        DROP CONSTRAINT "sagents_display_messages_check1";
+        DROP CONSTRAINT "valid_item",
+        DROP CONSTRAINT "valid_status",
+        DROP CONSTRAINT "status_of_tool_call";
 
     -- Columns that are no more.
     ALTER TABLE "sagents_display_messages" DROP COLUMN "status";
@@ -905,9 +922,6 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
     ALTER TABLE "sagents_display_messages"
         ALTER COLUMN "content_type" DROP NOT NULL,
         ALTER COLUMN "content_type" SET DEFAULT 0;
-
-    -- Keys, checks and indexes as they are from now on.
-    ALTER TABLE "sagents_display_messages" ADD CONSTRAINT "sagents_display_messages_check" CHECK (content_type <> 'tool_call' OR tool_call_id IS NOT NULL);
     "#);
 }
 
@@ -916,8 +930,8 @@ fn a_new_column_needs_a_value() {
     let mut newer = user();
     let shape = Column { name: "shape".to_owned(), ..newer.tables[1].columns[2].clone() };
     newer.tables[1].columns.push(shape);
-    insta::assert_snapshot!(transition_error(&user(), &newer, &same_owner()), @r"
-    the recorded tables are not ones that this version can change: `shape` in `sagents_agent_states` is missing, and has no default
+    insta::assert_snapshot!(transition_error(&user(), &newer, &same_owner()), @"
+    the recorded tables are not ones that this version can change: `shape` in `sagents_agent_states` is missing, and every row needs a 32-bit integer for it: it has no default
     help: restore .sagents from version control, then run this again
     ");
 }
@@ -968,8 +982,8 @@ fn the_default_schema_may_be_named_or_not() {
     named.tables[0].foreign_keys[0].schema = Some("public".to_owned());
     let mut elsewhere = user();
     elsewhere.tables[0].foreign_keys[0].schema = Some("audit".to_owned());
-    assert!(transition(&user(), &named, &same_owner()).unwrap().is_none());
-    assert!(transition(&named, &user(), &same_owner()).unwrap().is_none());
+    assert!(is_unchanged(&user(), &named, &same_owner()));
+    assert!(is_unchanged(&named, &user(), &same_owner()));
     assert_eq!(change(&user(), &elsewhere, same_owner()).name(), "change_sagents_owner_table");
     let chat = tables("chat_", Some(("user_id", Kind::BigInteger, Some("users"))));
     let renamed = change(&named, &chat, same_owner()).up(Database::Postgres);
@@ -992,17 +1006,15 @@ fn a_host_that_reads_its_migrations_finds_the_tables_that_are_recorded() {
     ];
     let pairs = schemas.iter().flat_map(|old| schemas.iter().map(move |new| (old, new)));
     for (database, (old, new)) in pairs.flat_map(|pair| BOTH.map(|database| (database, pair))) {
-        let Some(there) = transition(old, new, &same_owner()).unwrap() else { continue };
+        let there = transition(old, new, &same_owner()).unwrap();
         let dropped = transition(there.schema(), new, &Wish { drop_old_owner: true, ..same_owner() }).unwrap();
         let mut catalog = Catalog::new(database);
         catalog.apply(&sql::create(old, database));
         catalog.apply(&there.up(database));
         assert_eq!(found(&catalog, there.schema()), recorded(there.schema()));
-        if let Some(dropped) = dropped {
-            catalog.apply(&dropped.up(database));
-            assert_eq!(found(&catalog, new), recorded(new));
-            catalog.apply(&dropped.down(database));
-        }
+        catalog.apply(&dropped.up(database));
+        assert_eq!(found(&catalog, new), recorded(new));
+        catalog.apply(&dropped.down(database));
         catalog.apply(&there.down(database));
         assert_eq!(found(&catalog, old), recorded(old));
     }
@@ -1168,10 +1180,14 @@ mod edited {
                     _ => column.retired = !column.retired,
                 }
             }
-            Key(_, names) => table.primary_key = owned(names),
-            Unique(_, names) => table.unique = names.as_deref().map(owned),
+            Key(_, names) => table.primary_key.columns = owned(names),
+            Unique(_, names) => {
+                let key = |names: &Vec<&str>| schema::Key { name: "unique".to_owned(), columns: owned(names) };
+                table.unique = names.iter().map(key).collect();
+            }
             References(_, keys) => {
                 let key = |(name, columns, references): &(&str, Vec<&str>, Vec<&str>)| ForeignKey {
+                    name: format!("to_{name}"),
                     columns: owned(columns),
                     schema: None,
                     table: (*name).to_owned(),
@@ -1179,7 +1195,7 @@ mod edited {
                 };
                 table.foreign_keys = keys.iter().map(key).collect();
             }
-            Check(_, text) => table.checks.push((*text).to_owned()),
+            Check(_, text) => table.checks.push(check(&format!("check_{text}"), text)),
             Index(_, name, columns) => table.indexes.push(schema::Index {
                 name: (*name).to_owned(),
                 columns: owned(columns).into_iter().map(|name| IndexColumn { name, descending: false }).collect(),
@@ -1210,7 +1226,7 @@ mod edited {
                 generated: true,
             }).collect();
             let wish = Wish { backfill, drop_old_owner, same_owner, additions: &additions, taken: &taken };
-            if let Ok(Some(transition)) = transition(&old, &new, &wish) {
+            if let Ok(transition) = transition(&old, &new, &wish) {
                 for database in BOTH {
                     let _ = (transition.up(database), transition.down(database), transition.name());
                     let _ = (transition.additions(database), transition.refuse_obstacles(&Catalog::new(database), database));

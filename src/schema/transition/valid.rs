@@ -5,13 +5,18 @@ use crate::schema::{ForeignKey, Schema, Table};
 /// The first fault of a schema, if it has one.
 pub(super) fn check(schema: &Schema) -> Result<(), String> {
     let Some(conversations) = schema.tables.first() else { return Err("there are none".to_owned()) };
+    let Some(prefix) = schema.prefix() else { return Err(format!("the first one is `{}`", conversations.name)) };
+    if let Some(table) = schema.tables.iter().find(|table| !table.name.starts_with(prefix)) {
+        return Err(format!("the name of `{}` does not start with `{prefix}`", table.name));
+    }
     let names: Vec<_> = schema.tables.iter().map(|table| table.name.as_str()).collect();
     distinct("tables", &names)?;
     for table in &schema.tables {
         check_table(table, schema)?;
     }
-    if !(1..=2).contains(&conversations.primary_key.len()) {
-        return Err(format!("the key of `{}` has {} columns", conversations.name, conversations.primary_key.len()));
+    let key = &conversations.primary_key.columns;
+    if !(1..=2).contains(&key.len()) {
+        return Err(format!("the key of `{}` has {} columns", conversations.name, key.len()));
     }
     let refers = |table: &Table| table.foreign_keys.iter().any(|key| refers_to(key, conversations));
     match schema.tables[1..].iter().find(|table| !refers(table)) {
@@ -23,26 +28,26 @@ pub(super) fn check(schema: &Schema) -> Result<(), String> {
 fn check_table(table: &Table, schema: &Schema) -> Result<(), String> {
     let columns: Vec<_> = table.columns.iter().map(|column| column.name.as_str()).collect();
     distinct(&format!("columns in `{}`", table.name), &columns)?;
-    let indexes: Vec<_> = table.indexes.iter().map(|index| index.name.as_str()).collect();
-    distinct(&format!("indexes on `{}`", table.name), &indexes)?;
-    has_columns(table, "its primary key", &table.primary_key)?;
-    if let Some(columns) = &table.unique {
-        has_columns(table, "its unique key", columns)?;
+    let keys = table.unique.iter().chain([&table.primary_key]);
+    let keys_and_indexes = keys.clone().map(|key| &key.name).chain(table.indexes.iter().map(|index| &index.name));
+    let foreign_keys = table.foreign_keys.iter().map(|key| &key.name);
+    let names = keys_and_indexes.chain(foreign_keys).chain(table.checks.iter().map(|check| &check.name));
+    distinct(&format!("constraints and indexes of `{}`", table.name), &names.map(String::as_str).collect::<Vec<_>>())?;
+    for key in keys {
+        has_columns(table, &format!("the key `{}`", key.name), &key.columns)?;
     }
     for index in &table.indexes {
         let columns: Vec<_> = index.columns.iter().map(|column| column.name.clone()).collect();
         has_columns(table, &format!("the index `{}`", index.name), &columns)?;
     }
-    if table.foreign_keys.len() > 1 {
-        return Err(format!("`{}` has several foreign keys", table.name));
-    }
     for key in &table.foreign_keys {
-        has_columns(table, "its foreign key", &key.columns)?;
+        let name = format!("the foreign key `{}`", key.name);
+        has_columns(table, &name, &key.columns)?;
         if key.columns.len() != key.references.len() {
-            return Err(format!("the foreign key of `{}` refers to another number of columns", table.name));
+            return Err(format!("{name} refers to another number of columns"));
         }
         if let Some(own) = schema.tables.iter().find(|own| refers_to(key, own)) {
-            has_columns(own, &format!("the foreign key of `{}`", table.name), &key.references)?;
+            has_columns(own, &name, &key.references)?;
         }
     }
     Ok(())

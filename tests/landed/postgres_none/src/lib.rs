@@ -1,0 +1,3 @@
+pub mod conversations;
+pub mod sagents;
+pub mod scope;

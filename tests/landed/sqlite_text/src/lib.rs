@@ -1,0 +1,3 @@
+pub mod chat;
+pub mod sagents;
+pub mod scope;

@@ -1,0 +1,3 @@
+pub struct Scope {
+    pub login: String,
+}

@@ -1,0 +1,7 @@
+pub struct User {
+    pub id: i64,
+}
+
+pub struct Scope {
+    pub user: User,
+}

@@ -1,0 +1,54 @@
+//! Whose conversations: how the owner is read from [`Scope`].
+
+use serde_json::{Value, json};
+
+use super::Result;
+use crate::accounts::Scope;
+
+/// The [user](crate::accounts::User) that owns a conversation.
+///
+/// Every statement carries it, and only a scope makes one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Owner {
+    user_id: i64,
+}
+
+impl Owner {
+    /// For scopes: whoever implements [`OwnerScope`] says who owns.
+    pub(crate) fn new(user_id: i64) -> Self {
+        Self { user_id }
+    }
+
+    /// The value of the `user_id` column.
+    pub(super) fn id(&self) -> i64 {
+        self.user_id
+    }
+
+    /// What the `scope` column says of a conversation's creator.
+    pub(super) fn to_json(&self) -> Value {
+        json!({ "type": "user", "id": self.user_id })
+    }
+}
+
+/// Says on whose behalf a call is made. Implement it for every type that may stand for a caller.
+pub trait OwnerScope {
+    /// The owner whose rows the call may reach.
+    ///
+    /// # Errors
+    ///
+    /// [`NoOwner`](super::Error::NoOwner) if the caller acts for no user.
+    fn owner(&self) -> Result<Owner>;
+}
+
+impl OwnerScope for Scope {
+    fn owner(&self) -> Result<Owner> {
+        Ok(Owner::new(self.user.id))
+    }
+}
+
+/// An owner that was read from a scope speaks for itself.
+impl OwnerScope for Owner {
+    fn owner(&self) -> Result<Owner> {
+        Ok(self.clone())
+    }
+}

@@ -1,0 +1,3 @@
+pub mod accounts;
+pub mod conversations;
+pub mod sagents;
