@@ -458,7 +458,20 @@ macro_rules! plain {
 
 /// The agent runtime, which is the same in every host: plain Rust that this package tests in place.
 pub fn runtime() -> Files {
-    plain!("", "sagents", "display", "extensions", "json", "message", "persistence", "serializer", "state", "todo")
+    plain!(
+        "",
+        "sagents",
+        "display",
+        "extensions",
+        "json",
+        "message",
+        "messages",
+        "persistence",
+        "serializer",
+        "state",
+        "stored",
+        "todo"
+    )
 }
 
 /// The module `session` of the runtime.

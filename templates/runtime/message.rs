@@ -561,13 +561,18 @@ impl ToolResult {
         data.is_some_and(|data| !data.is_null())
     }
 
-    /// Turns an interrupt into an error that the model can read.
-    pub(super) fn demote(&mut self, reason: &str) {
-        self.content = Some(Content::Text(reason.to_owned()));
-        self.is_error = true;
-        self.is_interrupt = false;
-        self.interrupt_data = None;
-        drop(self.extra.remove(ELIXIR_DATA));
+    /// An error that the model can read, in place of an interrupt.
+    pub(super) fn demoted(&self, reason: &str) -> Self {
+        let mut extra = self.extra.clone();
+        drop(extra.remove(ELIXIR_DATA));
+        Self {
+            content: Some(Content::Text(reason.to_owned())),
+            is_error: true,
+            is_interrupt: false,
+            interrupt_data: None,
+            extra,
+            ..self.clone()
+        }
     }
 
     fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {

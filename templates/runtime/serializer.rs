@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 use super::json::{Fields, MAX_DEPTH, Object};
 use super::json::{fits, too_deep_in, too_deep_item, unexpected, write_list};
 use super::message::Message;
+use super::messages::Messages;
 use super::state::State;
+use super::stored::{Header, HeaderState};
 use super::todo::Todo;
 
 /// Why a stored state cannot be read.
@@ -14,7 +16,7 @@ use super::todo::Todo;
 #[non_exhaustive]
 pub enum ReadError {
     /// A newer version of the application wrote it.
-    #[error("the state has version {version}; this code reads versions up to {VERSION}")]
+    #[error("the state has version {version}, which this code does not read")]
     FutureVersion {
         /// The version in the envelope.
         version: u64,
@@ -49,13 +51,22 @@ pub struct TooDeep {
 
 const VERSION: i32 = 2;
 
+/// The version of a header whose messages are rows. Code that knows no rows refuses it.
+const STORED_VERSION: i32 = 3;
+
 /// `MIGRATIONS[n]` turns a state of version `n + 1` into one of version `n + 2`.
 const MIGRATIONS: &[fn(&mut Map<String, Value>)] = &[rename_task_argument];
 
-/// The version that is written.
+/// The version of the envelope.
 #[must_use]
 pub fn current_version() -> i32 {
     VERSION
+}
+
+/// The version of a header whose messages are rows: [`Rows::header`](super::stored::Rows).
+#[must_use]
+pub fn stored_version() -> i32 {
+    STORED_VERSION
 }
 
 /// The envelope as JSON text, as it is stored.
@@ -76,6 +87,54 @@ pub fn from_bytes(agent_id: impl Into<String>, bytes: &[u8]) -> Result<State, Re
     let data = serde_json::from_slice(bytes)
         .map_err(|error| ReadError::damaged("", format!("invalid JSON: {error}")))?;
     deserialize_server_state(agent_id, data)
+}
+
+/// Reads a stored header: one whose messages are rows, or an envelope.
+///
+/// # Errors
+///
+/// [`ReadError`] if it is damaged, or has a version that this code does not know.
+pub fn read_stored(agent_id: impl Into<String>, header: &[u8]) -> Result<Header, ReadError> {
+    let data: Value = serde_json::from_slice(header)
+        .map_err(|error| ReadError::damaged("", format!("invalid JSON: {error}")))?;
+    if data.get("version") != Some(&STORED_VERSION.into()) {
+        return deserialize_server_state(agent_id, data).map(Header::Whole);
+    }
+    let mut data = data;
+    data["version"] = VERSION.into();
+    let count = data.pointer_mut("/state/messages").map(Value::take);
+    let count = count.unwrap_or_default();
+    let Some(count) = count.as_u64().and_then(|count| usize::try_from(count).ok()) else {
+        return Err(unexpected("state.messages", "a count", &count));
+    };
+    let state = deserialize_server_state(agent_id, data)?;
+    Ok(Header::Rows(HeaderState { state, count }))
+}
+
+pub(super) fn header_to_text(state: &State) -> Result<String, TooDeep> {
+    let count = state.messages.len();
+    let state = State {
+        messages: Messages::new(),
+        ..state.clone()
+    };
+    let mut envelope = serialize_server_state(&state)?;
+    envelope["version"] = STORED_VERSION.into();
+    envelope["state"]["messages"] = count.into();
+    Ok(envelope.to_string())
+}
+
+pub(super) fn message_to_text(message: &Message, position: usize) -> Result<String, TooDeep> {
+    match message.too_deep(&format!("state.messages[{position}]")) {
+        Some(path) => Err(TooDeep { path }),
+        None => Ok(message.to_json().to_string()),
+    }
+}
+
+pub(super) fn message_from_bytes(bytes: &[u8], position: usize) -> Result<Message, ReadError> {
+    let path = format!("state.messages[{position}]");
+    let data = serde_json::from_slice(bytes)
+        .map_err(|error| ReadError::damaged(&path, format!("invalid JSON: {error}")))?;
+    Message::from_json(&path, data)
 }
 
 /// The envelope: version, state, time, pending message.
@@ -143,7 +202,14 @@ pub fn deserialize_state(agent_id: impl Into<String>, data: Value) -> Result<Sta
 
 fn state_to_json(state: &State) -> Value {
     Object::new(&state.extra)
-        .set("messages", write_list(&state.messages, Message::to_json))
+        .set(
+            "messages",
+            state
+                .messages
+                .iter()
+                .map(Message::to_json)
+                .collect::<Value>(),
+        )
         .set("todos", write_list(&state.todos, Todo::to_json))
         .set("metadata", state.metadata.clone())
         .into()
@@ -177,7 +243,7 @@ fn state_from_json(data: Value, version: u64) -> Result<State, ReadError> {
     }
     let mut fields = Fields::new("state", map.into())?;
     let mut state = State {
-        messages: fields.list("messages", Message::from_json)?,
+        messages: fields.list("messages", Message::from_json)?.into(),
         todos: fields.list("todos", Todo::from_json)?,
         metadata: fields.optional_object("metadata")?.unwrap_or_default(),
         ..State::default()
@@ -223,7 +289,10 @@ fn checked(json: Value, state: &State) -> Result<Value, TooDeep> {
     let path = too_deep_in("state.metadata", &state.metadata)
         .or_else(|| too_deep_in("state", &state.extra))
         .or_else(|| too_deep_in("envelope", &state.envelope))
-        .or_else(|| too_deep_item("state.messages", &state.messages, Message::too_deep))
+        .or_else(|| {
+            let mut messages = state.messages.iter().enumerate();
+            messages.find_map(|(n, message)| message.too_deep(&format!("state.messages[{n}]")))
+        })
         .or_else(|| state.pending_message.as_ref()?.too_deep("pending_message"))
         .or_else(|| {
             let find = |todo: &Todo, path: &str| too_deep_in(path, &todo.extra);

@@ -3,6 +3,8 @@
 
 #![allow(clippy::missing_errors_doc, clippy::must_use_candidate, reason = "hosts decide on these for themselves")]
 
+mod messages;
+mod rows;
 #[rustfmt::skip] // It is formatted as a host would.
 #[path = "../../templates/runtime/sagents.rs"]
 mod sagents;
