@@ -79,7 +79,7 @@ impl Kind {
             Self::BigInteger => "64-bit integer",
             Self::Uuid => "UUID",
             Self::Text => "text",
-            Self::Json | Self::ExactJson => "JSON",
+            Self::Json | Self::ExactJson => "JSON value",
             Self::Time => "time",
         }
     }

@@ -98,7 +98,8 @@ pub fn transition(old: &Schema, new: &Schema, wish: &Wish) -> Result<Transition>
     let mut schema = as_recorded(old, new);
     refuse_taken_names(old, &schema, wish.taken)?;
     let owner = OwnerChange::of(old, &schema, wish);
-    let owners = Columns { old: old.owner(), new: new.owner(), change: &owner, retired: retired_names(old, new, &owner, wish) };
+    let owners =
+        Columns { old: old.owner(), new: new.owner(), change: &owner, retired: retired_names(old, new, &owner, wish) };
     let mut kept = Vec::new();
     for (before, now) in pairs(old, new) {
         let Some(table) = schema.tables.iter_mut().find(|table| table.name == now.name) else { continue };
@@ -152,7 +153,7 @@ fn as_recorded(old: &Schema, new: &Schema) -> Schema {
 }
 
 impl Transition {
-    /// The tables afterwards: the new ones, with the columns of former owners.
+    /// The tables afterwards: the new ones, with the columns that are retired.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -189,12 +190,15 @@ impl Transition {
             let now = table.kept().filter(|(from, to)| to.retired && !from.retired);
             let now = now.filter(|(from, _)| self.old.owner().is_none_or(|owner| owner.name != from.name));
             now.map(|(_, to)| {
-                format!("{} of {} is not used any more. It stays until a run with --drop-old-owner.", to.name, table.to.name)
+                format!(
+                    "{} of {} is not used any more. It stays until a run with --drop-old-owner.",
+                    to.name, table.to.name
+                )
             })
         });
-        let left = self.left().map(|table| {
-            format!("{} is not used any more. It stays as it is, and is yours from now on.", table.name)
-        });
+        let left = self
+            .left()
+            .map(|table| format!("{} is not used any more. It stays as it is, and is yours from now on.", table.name));
         render(owner.into_iter().chain(retired).chain(left), &path, database)
     }
 
@@ -331,11 +335,11 @@ impl Columns<'_> {
         taken.extend(wish.additions.iter().map(|addition| addition.column.clone()));
         let mut stays = |column: &Column| {
             let name = &column.name;
-            let known = self.retired.iter().find(|(before, _)| before == name).map(|(_, now)| now.clone());
-            if known.is_some() || column.retired {
-                return known;
+            let is_owner = is_called(self.old, name);
+            if column.retired || (is_owner && *self.change != OwnerChange::Stays) {
+                return self.retired.iter().find(|(before, _)| before == name).map(|(_, now)| now.clone());
             }
-            if is_called(self.old, name) {
+            if is_owner {
                 return self.new.map(|owner| owner.name.clone());
             }
             // What has the name of the new owner is another column.
@@ -353,22 +357,24 @@ fn column_names<'a>(tables: impl IntoIterator<Item = &'a Table>) -> Vec<String> 
     tables.into_iter().flat_map(|table| &table.columns).map(|column| column.name.clone()).collect()
 }
 
-/// What retired columns are called, the same in every table: as before, unless the new tables need the name.
+/// What retired columns are called, the same in every table: as before, unless a table that has one needs the name.
 fn retired_names(old: &Schema, new: &Schema, owner: &OwnerChange, wish: &Wish) -> Vec<(String, String)> {
-    let needed = column_names(&new.tables);
-    let mut taken = [needed.clone(), column_names(&old.tables)].concat();
+    let mut taken = column_names(old.tables.iter().chain(&new.tables));
     taken.extend(wish.additions.iter().map(|addition| addition.column.clone()));
     let leaves = old.owner().filter(|_| *owner != OwnerChange::Stays);
-    let retired = old.tables.iter().flat_map(|table| &table.columns).filter(|column| column.retired);
-    let earlier = retired.filter(|_| !wish.drop_old_owner);
-    let mut found: Vec<(String, String)> = Vec::new();
-    for Column { name, .. } in leaves.into_iter().chain(earlier) {
-        if !found.iter().any(|(before, _)| before == name) {
-            let now = if needed.contains(name) { free_old_name(name, &mut taken) } else { name.clone() };
-            found.push((name.clone(), now));
+    let stays = |column: &Column| is_called(leaves, &column.name) || (column.retired && !wish.drop_old_owner);
+    let pairs = pairs(old, new);
+    let is_needed = |name: &str| {
+        pairs.iter().any(|(before, now)| before.column(name).is_some_and(stays) && now.column(name).is_some())
+    };
+    let mut names: Vec<(String, String)> = Vec::new();
+    for Column { name, .. } in old.tables.iter().flat_map(|table| &table.columns).filter(|column| stays(column)) {
+        if !names.iter().any(|(before, _)| before == name) {
+            let now = if is_needed(name) { free_old_name(name, &mut taken) } else { name.clone() };
+            names.push((name.clone(), now));
         }
     }
-    found
+    names
 }
 
 fn free_old_name(name: &str, taken: &mut Vec<String>) -> String {

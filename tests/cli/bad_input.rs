@@ -2044,7 +2044,7 @@ fn a_context_that_stands_in_the_options_alone_is_unknown() {
 }
 
 #[test]
-fn what_refers_to_tables_that_sqlite_builds_anew_is_not_lost() {
+fn what_refers_to_tables_that_sqlite_rebuilds_is_not_lost() {
     let host = Host::library();
     host.generate(PLAIN);
     let stars = "CREATE TABLE stars (owner INTEGER, talk BLOB, FOREIGN KEY (owner, talk) \
@@ -2053,7 +2053,7 @@ fn what_refers_to_tables_that_sqlite_builds_anew_is_not_lost() {
     host.write("migrations/20990101000000_stars.down.sql", "DROP TABLE stars;\n");
     assert_snapshot!(refusal(&host, &format!("{PLAIN} -t team")), @"
     $ gen persistence conversations -s accounts::Scope -t team
-    error: the table `stars` has a foreign key to `sagents_conversations`, which SQLite has to build anew: its rows would go with the old one
+    error: the table `stars` has a foreign key to `sagents_conversations`, which SQLite has to rebuild: its rows would go with the old one
     help: take that foreign key away in a migration of your own, run this again, and add it again afterwards; or let `stars` refer to nothing
     exit 5
     ");

@@ -366,19 +366,19 @@ fn a_table_called_user_with_a_uuid_key_is_found() {
     let migration = host.find("_create_sagents_persistence.up.sql");
     assert_snapshot!(lines_with(&host, &migration, "user_id"), @r#"
     "user_id" BLOB NOT NULL,
-    PRIMARY KEY ("user_id", "id"),
-    FOREIGN KEY ("user_id") REFERENCES "user" ("user_id") ON DELETE CASCADE,
-    CHECK (length("user_id") = 16),
+    CONSTRAINT "sagents_conversations_pkey" PRIMARY KEY ("user_id", "id"),
+    CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "user" ("user_id") ON DELETE CASCADE,
+    CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
     CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC);
     "user_id" BLOB NOT NULL,
-    PRIMARY KEY ("user_id", "conversation_id"),
-    FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
-    CHECK (length("user_id") = 16),
+    CONSTRAINT "sagents_agent_states_pkey" PRIMARY KEY ("user_id", "conversation_id"),
+    CONSTRAINT "sagents_agent_states_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
+    CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
     "user_id" BLOB NOT NULL,
-    PRIMARY KEY ("user_id", "conversation_id", "sequence"),
-    UNIQUE ("user_id", "conversation_id", "message_id", "item"),
-    FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
-    CHECK (length("user_id") = 16),
+    CONSTRAINT "sagents_display_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "sequence"),
+    CONSTRAINT "sagents_display_messages_key" UNIQUE ("user_id", "conversation_id", "message_id", "item"),
+    CONSTRAINT "sagents_display_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
+    CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
     "#);
     assert_snapshot!(lines_with(&host, "src/accounts.rs", "pub "), @"
@@ -482,7 +482,7 @@ fn migrations_that_no_parser_knows_are_passed_over() {
     let host = Host::library().file("migrations/0001_odd.sql", sql);
     host.generate(PLAIN);
     let migration = "migrations/0002_create_sagents_persistence.sql";
-    assert_snapshot!(lines_with(&host, migration, "REFERENCES \"users\""), @r#"FOREIGN KEY ("user_id") REFERENCES "users" ("id") ON DELETE CASCADE,"#);
+    assert_snapshot!(lines_with(&host, migration, "REFERENCES \"users\""), @r#"CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "users" ("id") ON DELETE CASCADE,"#);
 }
 
 #[test]

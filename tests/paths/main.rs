@@ -179,7 +179,7 @@ fn play_older(host: &Host, missing: &[&str]) {
     let mut schema: serde_json::Value = serde_json::from_str(&host.read(path)).unwrap();
     let messages = schema["tables"][2].as_object_mut().unwrap();
     messages["columns"].as_array_mut().unwrap().retain(|column| !is_missing(column["name"].as_str().unwrap()));
-    messages["checks"].as_array_mut().unwrap().retain(|check| !is_missing(check.as_str().unwrap()));
+    messages["checks"].as_array_mut().unwrap().retain(|check| !is_missing(check["condition"].as_str().unwrap()));
     messages.remove("indexes");
     if is_missing("UNIQUE") {
         messages.remove("unique");

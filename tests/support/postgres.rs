@@ -226,8 +226,12 @@ impl Database {
 
     /// As `Server::query`.
     pub fn query(&self, sql: &str) -> String {
-        let rows = self.place.query(&self.url(), sql);
-        rows.unwrap_or_else(|error| panic!("{sql}\n{error}"))
+        self.try_query(sql).unwrap_or_else(|error| panic!("{sql}\n{error}"))
+    }
+
+    /// As `query`, or else why it failed.
+    pub fn try_query(&self, sql: &str) -> Result<String, String> {
+        self.place.query(&self.url(), sql)
     }
 }
 

@@ -46,12 +46,17 @@ impl Transition {
         self.refuse_lost_columns(catalog, database)
     }
 
-    /// What a host's column, index or view is made of cannot go.
+    /// What a host's column, index or view is made of cannot go, nor get another type.
     fn refuse_lost_columns(&self, catalog: &Catalog, database: Database) -> Result<()> {
         let path = self.path_up();
         for table in &path.tables {
             let name = &table.from.name;
-            for Column { name: dropped, .. } in table.dropped() {
+            let retyped = table
+                .kept()
+                .filter(|(from, to)| database.column_type(from.kind) != database.column_type(to.kind))
+                .map(|(from, _)| (from, "whose type changes"));
+            let dropped = table.dropped().map(|column| (column, "which this change drops"));
+            for (Column { name: dropped, .. }, why) in dropped.chain(retyped) {
                 let mut additions = path.additions.iter().filter(|addition| addition.table == *name);
                 let index = catalog
                     .table(name)
@@ -70,7 +75,7 @@ impl Transition {
                 let found = found.or_else(|| Some(("index", index?.to_owned())));
                 if let Some((kind, own)) = found.or_else(|| Some(("view", view?.to_string()))) {
                     return Err(Failure::decision(format!(
-                        "the {kind} `{own}` of your own needs the column `{dropped}` of `{name}`, which this change drops"
+                        "the {kind} `{own}` of your own needs the column `{dropped}` of `{name}`, {why}"
                     ))
                     .help(format!("drop or redefine the {kind} in a migration of your own, and run this again")));
                 }

@@ -223,12 +223,12 @@ impl<'a> Path<'a> {
         let mut guards = Vec::new();
         // An owner that leaves is guarded on its own, and what is retired goes because somebody asked for that.
         for column in table.dropped().filter(|column| !column.retired && Some(column.name.as_str()) != old_owner) {
-            let what = format!("a {} that would be lost", column.name);
+            let what = format!("a value of {} that would be lost", column.name);
             guards.push(guard(&what, has_value(column, database)));
         }
         for column in table.added().filter(|column| Some(column.name.as_str()) != new_owner) {
             if !column.nullable && column.default.is_none() {
-                let what = format!("no value for {}: a {} is needed", column.name, column.kind.name());
+                let what = format!("no value of {}: a {} is needed", column.name, column.kind.name());
                 guards.push(guard(&what, None));
             }
         }
@@ -236,7 +236,7 @@ impl<'a> Path<'a> {
             let quoted = database.quote(&from.name);
             let is_owner = Some(to.name.as_str()) == new_owner && !matches!(self.owners, Owners::Same);
             if from.nullable && !to.nullable && to.default.is_none() && !is_owner {
-                let what = format!("no {}: a {} is needed", from.name, from.kind.name());
+                let what = format!("no value of {}: a {} is needed", from.name, from.kind.name());
                 guards.push(guard(&what, Some(format!("{quoted} IS NULL"))));
             }
             if (from.kind, to.kind) == (Kind::BigInteger, Kind::Integer) {
@@ -387,9 +387,11 @@ impl<'a> TablePath<'a> {
             key.len() == columns.len() && key.iter().all(|name| columns.contains(name)) && !stays(&key)
         };
         is_lost(&self.from.primary_key, &|key| self.to.primary_key.columns == key)
-            || self.from.unique.iter().any(|key| {
-                is_lost(key, &|columns| self.to.unique.iter().any(|key| key.columns == columns))
-            })
+            || self
+                .from
+                .unique
+                .iter()
+                .any(|key| is_lost(key, &|columns| self.to.unique.iter().any(|key| key.columns == columns)))
     }
 
     /// The definition of a host's column, with our columns by their new names.

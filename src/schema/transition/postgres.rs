@@ -6,8 +6,8 @@ use super::backfill;
 use super::path::{Guard, Owners, Path, TablePath};
 use super::script::Script;
 use crate::database::Database;
-use crate::schema::sql;
 use crate::schema::Column;
+use crate::schema::sql;
 
 const DATABASE: Database = Database::Postgres;
 
@@ -34,7 +34,8 @@ pub(super) fn render(path: &Path) -> String {
     let may_create = if path.added.is_empty() { String::new() } else { sql::may_create(DATABASE) };
     let keys: Vec<_> = path.tables.iter().flat_map(|table| path.foreign_keys_to_others(table)).collect();
     let checks = may_create + &sql::owner_checks(&keys, DATABASE);
-    script.step("Says what is missing before anything is changed.", Some(block(&checks)).filter(|_| !checks.is_empty()));
+    script
+        .step("Says what is missing before anything is changed.", Some(block(&checks)).filter(|_| !checks.is_empty()));
     let names = path.tables.iter().map(|table| table.from).chain(path.dropped.iter().copied());
     let names: Vec<_> = names.map(|table| quote(&table.name)).collect();
     let lock = format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE;", names.join(", "));
@@ -173,7 +174,8 @@ fn set_default(column: &Column) -> String {
 /// The table, and the names of what stays on it.
 fn rename(path: &Path, table: &TablePath) -> Vec<String> {
     let TablePath { from, to, .. } = table;
-    let moved = (from.name != to.name).then(|| format!("ALTER TABLE {} RENAME TO {};", quote(&from.name), quote(&to.name)));
+    let moved =
+        (from.name != to.name).then(|| format!("ALTER TABLE {} RENAME TO {};", quote(&from.name), quote(&to.name)));
     let constraints = path.constraints(table, DATABASE).renamed.into_iter().map(|(before, now)| {
         format!("ALTER TABLE {} RENAME CONSTRAINT {} TO {};", quote(&to.name), quote(&before), quote(&now))
     });

@@ -1,3 +1,6 @@
+mod databases;
+mod growth;
+
 use super::*;
 use crate::host::migrations::Catalog;
 use crate::names::TablePrefix;
@@ -826,11 +829,11 @@ fn what_a_newer_generator_adds_is_added() {
     -- Nobody writes while the tables change.
     LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
 
-    -- Stops, with nothing changed, if sagents_display_messages has a metadata that would be lost.
+    -- Stops, with nothing changed, if sagents_display_messages has a value of metadata that would be lost.
     DO $$
     BEGIN
         IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE CAST("metadata" AS TEXT) <> '{}') THEN
-            RAISE EXCEPTION 'there are rows in sagents_display_messages with a metadata that would be lost; nothing was changed';
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with a value of metadata that would be lost; nothing was changed';
         END IF;
     END
     $$;
@@ -873,11 +876,11 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
     -- Nobody writes while the tables change.
     LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
 
-    -- Stops, with nothing changed, if sagents_display_messages has no content_type: a text is needed.
+    -- Stops, with nothing changed, if sagents_display_messages has no value of content_type: a text is needed.
     DO $$
     BEGIN
         IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE "content_type" IS NULL) THEN
-            RAISE EXCEPTION 'there are rows in sagents_display_messages with no content_type: a text is needed; nothing was changed';
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with no value of content_type: a text is needed; nothing was changed';
         END IF;
     END
     $$;
@@ -899,11 +902,11 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
     -- Nobody writes while the tables change.
     LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
 
-    -- Stops, with nothing changed, if sagents_display_messages has a status that would be lost.
+    -- Stops, with nothing changed, if sagents_display_messages has a value of status that would be lost.
     DO $$
     BEGIN
         IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE "status" IS NOT NULL) THEN
-            RAISE EXCEPTION 'there are rows in sagents_display_messages with a status that would be lost; nothing was changed';
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with a value of status that would be lost; nothing was changed';
         END IF;
     END
     $$;

@@ -23,6 +23,8 @@ pub struct Conversation {
     pub metadata: Map<String, Value>,
     /// The agent waits for a person's decision.
     pub interrupted: bool,
+    /// Shown above the others. Added by the host.
+    pub pinned: bool,
     /// When it was created.
     pub inserted_at: DateTime<Utc>,
     /// When anything in the conversation was last written.

@@ -380,3 +380,10 @@ pub enum MessagePosition {
     /// In front of the message with this sequence.
     Before(i64),
 }
+
+impl DisplayMessage {
+    /// Added by the host.
+    pub fn first_line(&self) -> &str {
+        self.content.lines().next().unwrap_or_default()
+    }
+}

@@ -1,0 +1,356 @@
+//! What a newer version adds to the tables, and what of it is additive: old processes run while it is deployed.
+
+use super::*;
+use crate::schema::{Column, ForeignKey, Index, IndexColumn};
+
+/// A schema with what the next version is going to add.
+pub fn upcoming(schema: &mut Schema) {
+    let prefix = schema.prefix().unwrap().to_owned();
+    let owner = schema.owner().cloned();
+    let of_owner = || owner.iter().map(|owner| owner.name.clone());
+    let columns = |names: &[&str]| of_owner().chain(names.iter().map(|&name| name.to_owned())).collect::<Vec<_>>();
+    let [conversations, states, messages] = &mut schema.tables[..] else { panic!("there are three tables") };
+    conversations.columns.push(schema::nullable("archived_at", Kind::Time));
+    let by_archive = columns(&["archived_at", "id"]);
+    let by_archive = by_archive.into_iter().map(|name| IndexColumn { name, descending: false }).collect();
+    conversations.indexes.push(Index { name: format!("{prefix}archived"), columns: by_archive, only: None });
+    states.columns.push(schema::defaulted("epoch", Kind::BigInteger, Default::Zero));
+    messages.columns.push(schema::defaulted("changed", Kind::BigInteger, Default::Zero));
+    let name = format!("{prefix}agent_messages");
+    let own = [
+        ("conversation_id", Kind::Uuid),
+        ("epoch", Kind::BigInteger),
+        ("position", Kind::Integer),
+        ("message_id", Kind::Uuid),
+        ("data", Kind::ExactJson),
+    ];
+    let own = own.map(|(name, kind)| Column { nullable: false, ..schema::nullable(name, kind) });
+    schema.tables.push(Table {
+        about: "The messages of a conversation's agent.".to_owned(),
+        columns: owner.iter().cloned().chain(own).collect(),
+        primary_key: Key { name: format!("{name}_pkey"), columns: columns(&["conversation_id", "epoch", "position"]) },
+        unique: Vec::new(),
+        foreign_keys: vec![ForeignKey {
+            name: format!("{name}_fkey"),
+            columns: columns(&["conversation_id"]),
+            schema: None,
+            table: format!("{prefix}conversations"),
+            references: columns(&["id"]),
+        }],
+        checks: Vec::new(),
+        indexes: Vec::new(),
+        clustered: true,
+        name,
+    });
+}
+
+fn grown(mut schema: Schema) -> Schema {
+    upcoming(&mut schema);
+    schema
+}
+
+#[test]
+fn what_is_upcoming_is_only_added_on_sqlite() {
+    let transition = change(&user(), &grown(user()), same_owner());
+    insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
+    -- New columns.
+    ALTER TABLE "sagents_conversations" ADD COLUMN "archived_at" TEXT;
+    ALTER TABLE "sagents_agent_states" ADD COLUMN "epoch" INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "changed" INTEGER NOT NULL DEFAULT 0;
+
+    -- Indexes as they are from now on.
+    CREATE INDEX "sagents_archived" ON "sagents_conversations" ("user_id", "archived_at", "id");
+
+    -- New tables.
+    -- The messages of a conversation's agent.
+    CREATE TABLE "sagents_agent_messages" (
+        "user_id" INTEGER NOT NULL,
+        "conversation_id" BLOB NOT NULL,
+        "epoch" INTEGER NOT NULL,
+        "position" INTEGER NOT NULL,
+        "message_id" BLOB NOT NULL,
+        "data" TEXT NOT NULL,
+        CONSTRAINT "sagents_agent_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch", "position"),
+        CONSTRAINT "sagents_agent_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
+        CONSTRAINT "conversation_id_is_uuid" CHECK (length("conversation_id") = 16),
+        CONSTRAINT "message_id_is_uuid" CHECK (length("message_id") = 16)
+    ) STRICT, WITHOUT ROWID;
+    "#);
+    insta::assert_snapshot!(transition.down(Database::Sqlite), @r#"
+    -- Stops, with nothing changed, if sagents_agent_messages has rows, which would be lost.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_agent_messages, and they would be lost; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_agent_messages"
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Stops, with nothing changed, if sagents_conversations has a value of archived_at that would be lost.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_conversations with a value of archived_at that would be lost; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_conversations" WHERE "archived_at" IS NOT NULL
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Stops, with nothing changed, if sagents_agent_states has a value of epoch that would be lost.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_agent_states with a value of epoch that would be lost; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_agent_states" WHERE "epoch" <> 0
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Stops, with nothing changed, if sagents_display_messages has a value of changed that would be lost.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_display_messages with a value of changed that would be lost; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_display_messages" WHERE "changed" <> 0
+    );
+    DROP TABLE "sagents_guard";
+
+    -- Tables that are no more.
+    DROP TABLE "sagents_agent_messages";
+
+    -- Indexes that change go first.
+    DROP INDEX "sagents_archived";
+
+    -- Columns that are no more.
+    ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
+    ALTER TABLE "sagents_agent_states" DROP COLUMN "epoch";
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "changed";
+    "#);
+}
+
+#[test]
+fn what_is_upcoming_is_only_added_on_postgres() {
+    let transition = change(&user(), &grown(user()), same_owner());
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- Says what is missing before anything is changed.
+    DO $$
+    BEGIN
+        IF NOT has_schema_privilege(current_schema(), 'CREATE') THEN
+            RAISE EXCEPTION 'the role % may not create tables in the schema %: let its owner GRANT CREATE ON SCHEMA % TO %',
+                current_user, current_schema(), current_schema(), current_user;
+        END IF;
+    END
+    $$;
+
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_conversations" ADD COLUMN "archived_at" TIMESTAMPTZ;
+    ALTER TABLE "sagents_agent_states" ADD COLUMN "epoch" BIGINT NOT NULL DEFAULT 0;
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "changed" BIGINT NOT NULL DEFAULT 0;
+
+    -- Keys, checks and indexes as they are from now on.
+    CREATE INDEX "sagents_archived" ON "sagents_conversations" ("user_id", "archived_at", "id");
+
+    -- New tables.
+    -- The messages of a conversation's agent.
+    CREATE TABLE "sagents_agent_messages" (
+        "user_id" BIGINT NOT NULL,
+        "conversation_id" UUID NOT NULL,
+        "epoch" BIGINT NOT NULL,
+        "position" INTEGER NOT NULL,
+        "message_id" UUID NOT NULL,
+        "data" JSON NOT NULL,
+        CONSTRAINT "sagents_agent_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch", "position"),
+        CONSTRAINT "sagents_agent_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE
+    );
+    "#);
+    insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Stops, with nothing changed, if sagents_agent_messages has rows, which would be lost.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_agent_messages") THEN
+            RAISE EXCEPTION 'there are rows in sagents_agent_messages, and they would be lost; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- Stops, with nothing changed, if sagents_conversations has a value of archived_at that would be lost.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_conversations" WHERE "archived_at" IS NOT NULL) THEN
+            RAISE EXCEPTION 'there are rows in sagents_conversations with a value of archived_at that would be lost; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- Stops, with nothing changed, if sagents_agent_states has a value of epoch that would be lost.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_agent_states" WHERE "epoch" <> 0) THEN
+            RAISE EXCEPTION 'there are rows in sagents_agent_states with a value of epoch that would be lost; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- Stops, with nothing changed, if sagents_display_messages has a value of changed that would be lost.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE "changed" <> 0) THEN
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with a value of changed that would be lost; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- Tables that are no more.
+    DROP TABLE "sagents_agent_messages";
+
+    -- Keys, checks and indexes that change go first.
+    DROP INDEX "sagents_archived";
+
+    -- Columns that are no more.
+    ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
+    ALTER TABLE "sagents_agent_states" DROP COLUMN "epoch";
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "changed";
+    "#);
+}
+
+/// The tables of the first version lead there, and nothing is rebuilt for the sake of names.
+#[test]
+fn the_first_version_gets_what_is_upcoming() {
+    let first = include_str!("../../../../tests/landed/sqlite_user/.sagents/conversations/schema.json");
+    let transition = change(&Schema::read(first).unwrap(), &grown(user()), same_owner());
+    assert_eq!(rebuilt(&transition), [""; 0]);
+    insta::assert_snapshot!(steps(&transition.up(Database::Postgres), "RENAME"), @r#"
+    -- Everything gets its new name.
+    ALTER TABLE "sagents_conversations" RENAME CONSTRAINT "sagents_conversations_next_sequence_check" TO "valid_next_sequence";
+    ALTER TABLE "sagents_agent_states" RENAME CONSTRAINT "sagents_agent_states_revision_check" TO "valid_revision";
+    ALTER TABLE "sagents_display_messages" RENAME CONSTRAINT "sagents_display_messages_sequence_check" TO "valid_sequence";
+    ALTER TABLE "sagents_display_messages" RENAME CONSTRAINT "sagents_display_messages_item_check" TO "valid_item";
+    ALTER TABLE "sagents_display_messages" RENAME CONSTRAINT "sagents_display_messages_role_check" TO "valid_role";
+    ALTER TABLE "sagents_display_messages" RENAME CONSTRAINT "sagents_display_messages_content_type_check" TO "valid_content_type";
+    ALTER TABLE "sagents_display_messages" RENAME CONSTRAINT "sagents_display_messages_status_check" TO "valid_status";
+    ALTER TABLE "sagents_display_messages" RENAME CONSTRAINT "sagents_display_messages_check" TO "status_of_tool_call";
+    ALTER TABLE "sagents_display_messages" RENAME CONSTRAINT "sagents_display_messages_check1" TO "id_of_tool_call";
+    "#);
+    let chat = tables("chat_", Some(("user_id", Kind::BigInteger, Some("users"))));
+    assert_eq!(rebuilt(&change(&Schema::read(first).unwrap(), &grown(chat), same_owner())), [""; 0]);
+}
+
+#[test]
+fn other_names_of_constraints_are_a_difference_on_postgres_alone() {
+    let first = include_str!("../../../../tests/landed/sqlite_user/.sagents/conversations/schema.json");
+    let transition = change(&Schema::read(first).unwrap(), &user(), same_owner());
+    assert_eq!(transition.up(Database::Sqlite), "");
+    assert_eq!(transition.up(Database::Postgres).matches("RENAME CONSTRAINT").count(), 9);
+}
+
+#[test]
+fn a_column_that_is_not_used_any_more_stays_until_somebody_drops_it() {
+    let old = grown(user());
+    let transition = change(&old, &user(), same_owner());
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- archived_at of sagents_conversations is not used any more. It stays until a run with --drop-old-owner.
+    -- epoch of sagents_agent_states is not used any more. It stays until a run with --drop-old-owner.
+    -- changed of sagents_display_messages is not used any more. It stays until a run with --drop-old-owner.
+    -- sagents_agent_messages is not used any more. It stays as it is, and is yours from now on.
+
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Keys, checks and indexes that change go first.
+    DROP INDEX "sagents_archived";
+    "#);
+    assert_eq!(rebuilt(&transition), [""; 0]);
+    let gone = change(transition.schema(), &user(), Wish { drop_old_owner: true, ..same_owner() });
+    assert_eq!(gone.schema(), &user());
+    insta::assert_snapshot!(gone.up(Database::Sqlite), @r#"
+    -- Columns that are no more.
+    ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
+    ALTER TABLE "sagents_agent_states" DROP COLUMN "epoch";
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "changed";
+    "#);
+}
+
+#[test]
+fn a_column_that_is_required_is_not_so_when_it_is_not_used_any_more() {
+    let mut newer = user();
+    newer.tables[1].columns.retain(|column| column.name != "version");
+    let transition = change(&user(), &newer, same_owner());
+    assert_eq!(rebuilt(&transition), ["sagents_agent_states"]);
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- version of sagents_agent_states is not used any more. It stays until a run with --drop-old-owner.
+
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_agent_states" ALTER COLUMN "version" DROP NOT NULL;
+    "#);
+}
+
+#[test]
+fn a_table_that_is_not_used_any_more_is_the_hosts() {
+    let transition = change(&grown(user()), &team(), backfill(BACKFILL));
+    for database in BOTH {
+        let mut catalog = Catalog::new(database);
+        catalog.apply(&sql::create(&grown(user()), database));
+        let refused = transition.refuse_obstacles(&catalog, database).unwrap_err().to_string();
+        assert!(refused.contains("the table `sagents_agent_messages` has a foreign key"), "{refused}");
+        assert!(!transition.up(database).contains("DROP TABLE \"sagents_agent_messages\""));
+    }
+}
+
+#[test]
+fn a_conversion_that_would_change_values_is_refused() {
+    let mut newer = user();
+    newer.tables[2].columns[6].kind = Kind::Boolean;
+    insta::assert_snapshot!(transition_error(&user(), &newer, &same_owner()), @"
+    the recorded tables are not ones that this version can change: `content_type` in `sagents_display_messages` is a text, and would have to become a boolean
+    help: restore .sagents from version control, then run this again
+    ");
+}
+
+#[test]
+fn a_column_of_the_hosts_own_is_in_the_way_of_a_new_one() {
+    let additions = [Addition {
+        table: "sagents_conversations".to_owned(),
+        column: "archived_at".to_owned(),
+        definition: "archived_at TEXT".to_owned(),
+        generated: false,
+    }];
+    let wish = Wish { additions: &additions, ..same_owner() };
+    insta::assert_snapshot!(transition_error(&user(), &grown(user()), &wish), @"
+    the table `sagents_conversations` has a column `archived_at` of your own, and would get one of that name
+    help: rename or drop yours in a migration
+    ");
+}
+
+/// Another table may have a column of that name, which is used.
+#[test]
+fn a_column_is_retired_in_its_table_alone() {
+    let mut newer = user();
+    newer.tables[2].columns.retain(|column| column.name != "metadata");
+    let there = changed(&user(), &newer, same_owner());
+    assert!(is_unchanged(&there, &newer, &same_owner()));
+    let mut renamed = tables("chat_", Some(("user_id", Kind::BigInteger, Some("users"))));
+    renamed.tables[2].columns.retain(|column| column.name != "metadata");
+    let renamed = changed(&there, &renamed, same_owner());
+    assert!(renamed.tables[0].columns.iter().all(|column| !column.retired), "{:?}", renamed.tables[0]);
+    assert_eq!(columns(&renamed.tables[2]).last(), Some(&"metadata"));
+    let back = changed(&there, &user(), same_owner());
+    assert_eq!(columns(&back.tables[2])[8..], ["metadata", "tool_call_id", "status", "inserted_at", "old_metadata"]);
+}
+
+/// PostgreSQL changes the type of no column that a view has.
+#[test]
+fn a_view_of_the_hosts_own_is_in_the_way_of_another_type() {
+    let mut newer = user();
+    newer.tables[2].columns[4].kind = Kind::BigInteger;
+    let transition = change(&user(), &newer, same_owner());
+    let refused = |database| {
+        let mut catalog = Catalog::new(database);
+        catalog.apply(&sql::create(&user(), database));
+        catalog.apply("CREATE VIEW items AS SELECT item FROM sagents_display_messages;");
+        transition.refuse_obstacles(&catalog, database)
+    };
+    refused(Database::Sqlite).unwrap();
+    insta::assert_snapshot!(refused(Database::Postgres).unwrap_err().to_string(), @"
+    the view `items` of your own needs the column `item` of `sagents_display_messages`, whose type changes
+    help: drop or redefine the view in a migration of your own, and run this again
+    ");
+}

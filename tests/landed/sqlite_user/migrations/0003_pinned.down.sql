@@ -1,0 +1,1 @@
+ALTER TABLE sagents_conversations DROP COLUMN pinned;

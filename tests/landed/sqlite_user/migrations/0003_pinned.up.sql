@@ -1,0 +1,1 @@
+ALTER TABLE sagents_conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
