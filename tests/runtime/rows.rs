@@ -365,7 +365,7 @@ fn a_header_is_refused_as_an_envelope() {
     let header: Value = serde_json::from_str(&stored.header).unwrap();
     assert_eq!(State::from_serialized("agent", header.clone()), future);
     assert_eq!(header["version"], json!(serializer::stored_version()));
-    assert_eq!(header["state"], json!({ "messages": 1, "todos": [], "metadata": {} }));
+    assert_eq!(header["state"], json!({ "messages": { "count": 1 }, "todos": [], "metadata": {} }));
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn the_todos_are_read_without_the_rows() {
 #[test]
 fn damage_is_reported_with_its_place() {
     type Damage = fn(&mut Stored);
-    let cases: [(&str, Damage); 9] = [
+    let cases: [(&str, Damage); 11] = [
         ("state.messages: expected 5 rows, found 4", |stored| drop(stored.rows.remove(&4))),
         ("state.messages: expected 5 rows, found 6", |stored| drop(stored.rows.insert(5, stored.rows[&0].clone()))),
         ("state.messages: expected 5 rows, found 0", |stored| stored.rows.clear()),
@@ -407,8 +407,14 @@ fn damage_is_reported_with_its_place() {
         ("state.messages[3]: invalid JSON: EOF while parsing an object at line 1 column 1", |stored| {
             stored.rows.get_mut(&3).unwrap().1 = "{".into();
         }),
-        ("state.messages: expected a count, found an array", |stored| {
-            stored.header = stored.header.replace(r#""messages":5"#, r#""messages":[]"#);
+        ("state.messages: expected an object, found an array", |stored| {
+            stored.header = stored.header.replace(r#"{"count":5}"#, "[]");
+        }),
+        ("state.messages: expected an object, found nothing", |stored| {
+            stored.header = stored.header.replace(r#"{"count":5}"#, "null");
+        }),
+        ("state.messages.count: expected a number, found a string", |stored| {
+            stored.header = stored.header.replace(r#"{"count":5}"#, r#"{"count":"5"}"#);
         }),
     ];
     for (message, damage) in cases {
