@@ -53,7 +53,7 @@ impl Store {
                     return save(&self.pool, owner, conversation_id, rows, expected, write_id).await;
                 }
                 let mut tx = self.lock(owner, conversation_id).await?;
-                move_aside(&mut *tx, owner, conversation_id).await?;
+                let _ = move_aside(&mut *tx, owner, conversation_id).await?;
                 let saved = save(&mut *tx, owner, conversation_id, rows, expected, write_id).await?;
                 if saved.is_some() {
                     tx.commit().await?;
@@ -182,8 +182,7 @@ impl Store {
                 WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
                   AND s.unreadable_data IS NOT NULL
             ) AS u ON TRUE
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid
-            ORDER BY u.epoch"#;
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
 
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
@@ -207,6 +206,7 @@ impl Store {
                 set_aside_at,
             });
         }
+        unreadable.sort_unstable_by_key(|state| state.epoch);
         Ok(unreadable)
     }
 
@@ -291,7 +291,10 @@ impl Store {
         let write_id = Uuid::now_v7();
         retry(|| async {
             let mut tx = self.lock(owner, conversation_id).await?;
-            move_aside(&mut *tx, owner, conversation_id).await?;
+            if move_aside(&mut *tx, owner, conversation_id).await? == Some(epoch) {
+                // It is the current one.
+                return Err(Error::NotFound);
+            }
             let revision = sqlx::query_scalar(RESTORE)
                 .bind(conversation_id)
                 .bind(epoch)
@@ -453,12 +456,13 @@ async fn save(
     Ok(revision.map(Revision))
 }
 
-/// Keeps the header with its epoch and moves on to the next one. The messages stay as they are.
+/// Keeps the header with its epoch, which it returns, and moves on to the next one. The messages stay
+/// as they are.
 async fn move_aside(
     executor: impl PgExecutor<'_>,
     owner: &Owner,
     conversation_id: Uuid,
-) -> Result<()> {
+) -> Result<Option<i64>> {
     const MOVE: &str = r#"
         WITH kept AS (
             INSERT INTO {{ unreadable_states }}
@@ -466,24 +470,26 @@ async fn move_aside(
             SELECT s.conversation_id, s.epoch, s.data, $2::timestamptz{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
             FROM {{ agent_states }} AS s
             WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+            RETURNING epoch
         )
         UPDATE {{ agent_states }} AS s
         SET epoch = 1 + greatest(s.epoch, (
             SELECT max(u.epoch) FROM {{ unreadable_states }} AS u
             WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
         ))
-        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid"#;
+        FROM kept AS k
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+        RETURNING k.epoch"#;
 
-    sqlx::query(MOVE)
+    let epoch = sqlx::query_scalar(MOVE)
         .bind(conversation_id)
         .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
-        .execute(executor)
-        .await
-        .map(drop)?;
-    Ok(())
+        .fetch_optional(executor)
+        .await?;
+    Ok(epoch)
 }
 
 /// The header among the rows of a state, which has no position, and the messages in order.

@@ -70,7 +70,7 @@ impl Store {
                 Expect::Unreadable(_) => true,
             };
             if set_aside {
-                move_aside(&mut tx, owner, conversation_id).await?;
+                let _ = move_aside(&mut tx, owner, conversation_id).await?;
             }
             let revision = save(&mut tx, owner, conversation_id, rows, write_id).await?;
             tx.commit().await?;
@@ -129,8 +129,7 @@ impl Store {
                 WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
                   AND s.unreadable_data IS NOT NULL
             ) AS u ON TRUE
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1
-            ORDER BY u.epoch"#;
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
 
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
@@ -154,6 +153,7 @@ impl Store {
                 set_aside_at,
             });
         }
+        unreadable.sort_unstable_by_key(|state| state.epoch);
         Ok(unreadable)
     }
 
@@ -234,7 +234,10 @@ impl Store {
         retry(|| async {
             let mut tx = self.begin().await?;
             touch(&mut tx, owner, conversation_id).await?;
-            move_aside(&mut tx, owner, conversation_id).await?;
+            if move_aside(&mut tx, owner, conversation_id).await? == Some(epoch) {
+                // It is the current one.
+                return Err(Error::NotFound);
+            }
             let revision = sqlx::query_scalar(RESTORE)
                 .bind(conversation_id)
                 .bind(epoch)
@@ -431,18 +434,20 @@ async fn save(
     Ok(Revision(revision))
 }
 
-/// Keeps the header with its epoch and moves on to the next one. The messages stay as they are.
+/// Keeps the header with its epoch, which it returns, and moves on to the next one. The messages stay
+/// as they are.
 async fn move_aside(
     connection: &mut SqliteConnection,
     owner: &Owner,
     conversation_id: Uuid,
-) -> Result<()> {
+) -> Result<Option<i64>> {
     const KEEP: &str = r#"
         INSERT INTO {{ unreadable_states }}
             (conversation_id, epoch, data, set_aside_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
         SELECT s.conversation_id, s.epoch, s.data, $2{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
         FROM {{ agent_states }} AS s
-        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1"#;
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
+        RETURNING epoch"#;
     const MOVE: &str = r#"
         UPDATE {{ agent_states }} AS s
         SET epoch = 1 + (
@@ -451,15 +456,14 @@ async fn move_aside(
         )
         WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1"#;
 
-    sqlx::query(KEEP)
+    let epoch = sqlx::query_scalar(KEEP)
         .bind(conversation_id)
         .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
-        .execute(&mut *connection)
-        .await
-        .map(drop)?;
+        .fetch_optional(&mut *connection)
+        .await?;
     sqlx::query(MOVE)
         .bind(conversation_id)
 {%- if owner.is_some() %}
@@ -468,7 +472,7 @@ async fn move_aside(
         .execute(&mut *connection)
         .await
         .map(drop)?;
-    Ok(())
+    Ok(epoch)
 }
 
 /// The header among the rows of a state, which has no position, and the messages in order.
