@@ -403,11 +403,11 @@ async fn save(
                 WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $12 AND {% endif %}s.conversation_id = $1::uuid
                   AND s.write_id = coalesce($11::uuid, s.write_id)
             ), 0)
-            RETURNING c.id{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+            RETURNING c.id, $6::bigint AS revision{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
         ), saved AS (
             INSERT INTO {{ agent_states }} AS s
                 (conversation_id, version, revision, write_id, data, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-            SELECT c.id, $2::integer, $6::bigint + 1, $3::uuid, $4::json,
+            SELECT c.id, $2::integer, c.revision + 1, $3::uuid, $4::json,
                    $5::timestamptz, $5::timestamptz{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
             FROM conversation AS c
             ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id) DO UPDATE
