@@ -52,7 +52,7 @@ impl AgentPersistence for Arc<Storage> {
         Ok(Loaded::Nothing)
     }
 
-    async fn set_interrupted(&self, _: &(), _: &LoadContext, _: bool) -> Result<(), Infallible> {
+    async fn set_interrupted(&self, (): &(), _: &LoadContext, _: bool) -> Result<(), Infallible> {
         Ok(())
     }
 }
@@ -65,12 +65,12 @@ impl SessionPersistence for Arc<Storage> {
         Ok(())
     }
 
-    async fn save_message(&self, _: &(), _: &LoadContext, id: Uuid, _: &Message) -> Result<Vec<()>, Infallible> {
+    async fn save_message(&self, (): &(), _: &LoadContext, id: Uuid, _: &Message) -> Result<Vec<()>, Infallible> {
         self.displayed.lock().unwrap().push(id);
         Ok(Vec::new())
     }
 
-    async fn set_title(&self, _: &(), _: &LoadContext, _: &str) -> Result<(), Infallible> {
+    async fn set_title(&self, (): &(), _: &LoadContext, _: &str) -> Result<(), Infallible> {
         Ok(())
     }
 
