@@ -46,8 +46,16 @@ pub(super) trait FromJson: Sized {
         Err(at.unexpected(Self::EXPECTED, "an array"))
     }
 
-    fn from_text<E: de::Error>(at: Reader<'_>, _text: String) -> Result<Self, E> {
+    fn from_text<E: de::Error>(at: Reader<'_>, _text: &str) -> Result<Self, E> {
         Err(at.unexpected(Self::EXPECTED, "a string"))
+    }
+}
+
+impl FromJson for String {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(text.to_owned())
     }
 }
 
@@ -200,10 +208,6 @@ impl<'de, T: FromJson> Visitor<'de> for Typed<'_, T> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<T>, E> {
-        self.visit_string(text.to_owned())
-    }
-
-    fn visit_string<E: de::Error>(self, text: String) -> Result<Option<T>, E> {
         T::from_text(self.at, text).map(Some)
     }
 
@@ -249,20 +253,19 @@ impl<'de, A: MapAccess<'de>> Fields<'_, A> {
         Ok(())
     }
 
-    /// A string, not null.
-    pub(super) fn string(&mut self, key: &str) -> Result<String, A::Error> {
-        match self.value()? {
-            Value::String(text) => Ok(text),
-            other => Err(self.unexpected(key, "a string", &other)),
-        }
+    /// A value, not null.
+    pub(super) fn required<T: FromJson>(&mut self, key: &str) -> Result<Option<T>, A::Error> {
+        let at = self.at.key(key);
+        let value = self.map.next_value_seed(at.typed())?;
+        at.required(value).map(Some)
     }
 
-    pub(super) fn optional_string(&mut self, key: &str) -> Result<Option<String>, A::Error> {
-        match self.present(key)? {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.unexpected(key, "a string", &other)),
+    pub(super) fn optional<T: FromJson>(&mut self, key: &str) -> Result<Option<T>, A::Error> {
+        let value = self.map.next_value_seed(self.at.key(key).typed())?;
+        if value.is_none() {
+            drop(self.rest.insert(key.to_owned(), Value::Null));
         }
+        Ok(value)
     }
 
     pub(super) fn bool(&mut self, key: &str) -> Result<bool, A::Error> {
@@ -284,14 +287,6 @@ impl<'de, A: MapAccess<'de>> Fields<'_, A> {
         }
     }
 
-    pub(super) fn optional<T: FromJson>(&mut self, key: &str) -> Result<Option<T>, A::Error> {
-        let value = self.map.next_value_seed(self.at.key(key).typed())?;
-        if value.is_none() {
-            drop(self.rest.insert(key.to_owned(), Value::Null));
-        }
-        Ok(value)
-    }
-
     /// An empty array stays in the rest, so that it is written again.
     pub(super) fn list<T: FromJson>(&mut self, key: &str) -> Result<Vec<T>, A::Error> {
         let Some(list) = self.optional::<Vec<T>>(key)? else {
@@ -304,21 +299,12 @@ impl<'de, A: MapAccess<'de>> Fields<'_, A> {
     }
 
     /// The value of a key that has to be there.
-    pub(super) fn required<T>(
-        &self,
-        key: &str,
-        expected: &str,
-        value: Option<T>,
-    ) -> Result<T, A::Error> {
-        value.ok_or_else(|| self.at.key(key).unexpected(expected, "nothing"))
+    pub(super) fn found<T: FromJson>(&self, key: &str, value: Option<T>) -> Result<T, A::Error> {
+        value.ok_or_else(|| self.at.key(key).unexpected(T::EXPECTED, "nothing"))
     }
 
     pub(super) fn unexpected(&self, key: &str, expected: &str, found: &Value) -> A::Error {
         self.at.key(key).unexpected(expected, kind(found))
-    }
-
-    pub(super) fn damaged(&self, key: &str, reason: impl Into<String>) -> A::Error {
-        self.at.key(key).damaged(reason)
     }
 
     fn present(&mut self, key: &str) -> Result<Option<Value>, A::Error> {

@@ -102,15 +102,11 @@ impl FromJson for Message {
         let mut message = Self::new(Role::User, None);
         while let Some(key) = fields.next_key()? {
             match &*key {
-                "role" => {
-                    let parsed = Role::try_from(fields.string("role")?);
-                    let unknown = |error: UnknownRole| fields.damaged("role", error.to_string());
-                    role = Some(parsed.map_err(unknown)?);
-                }
+                "role" => role = fields.required("role")?,
                 "content" => message.content = fields.optional("content")?,
                 "status" => {
-                    let status = fields.optional_string("status")?;
-                    message.status = status.map_or(MessageStatus::Complete, MessageStatus::parse);
+                    let status = fields.optional("status")?;
+                    message.status = status.unwrap_or(MessageStatus::Complete);
                 }
                 "tool_calls" => message.tool_calls = fields.list("tool_calls")?,
                 "tool_results" => message.tool_results = fields.list("tool_results")?,
@@ -118,7 +114,7 @@ impl FromJson for Message {
                 _ => fields.keep(key)?,
             }
         }
-        message.role = fields.required("role", "a string", role)?;
+        message.role = fields.found("role", role)?;
         message.extra = fields.rest;
         // It is always written, also if it is null.
         drop(message.extra.remove("content"));
@@ -183,6 +179,15 @@ impl FromStr for Role {
     }
 }
 
+impl FromJson for Role {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(at: Reader<'_>, text: &str) -> Result<Self, E> {
+        text.parse()
+            .map_err(|error: UnknownRole| at.damaged(error.to_string()))
+    }
+}
+
 /// For columns: `#[sqlx(try_from = "String")]`.
 impl TryFrom<String> for Role {
     type Error = UnknownRole;
@@ -221,14 +226,18 @@ impl MessageStatus {
             Self::Other(other) => other,
         }
     }
+}
 
-    fn parse(text: String) -> Self {
-        match text.as_str() {
+impl FromJson for MessageStatus {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(match text {
             "complete" => Self::Complete,
             "cancelled" => Self::Cancelled,
             "length" => Self::Length,
-            _ => Self::Other(text),
-        }
+            _ => Self::Other(text.to_owned()),
+        })
     }
 }
 
@@ -267,8 +276,8 @@ impl Content {
 impl FromJson for Content {
     const EXPECTED: &'static str = "a string or an array";
 
-    fn from_text<E: de::Error>(_at: Reader<'_>, text: String) -> Result<Self, E> {
-        Ok(Self::Text(text))
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(Self::Text(text.to_owned()))
     }
 
     fn from_list<'de, A: SeqAccess<'de>>(at: Reader<'_>, items: A) -> Result<Self, A::Error> {
@@ -348,14 +357,14 @@ impl FromJson for ContentPart {
         let (mut kind, mut content, mut options) = (None, None, None);
         while let Some(key) = fields.next_key()? {
             match &*key {
-                "type" => kind = Some(fields.string("type")?),
-                "content" => content = fields.optional_string("content")?,
+                "type" => kind = fields.required("type")?,
+                "content" => content = fields.optional("content")?,
                 "options" => options = fields.optional_object("options")?,
                 _ => fields.keep(key)?,
             }
         }
         Ok(Self {
-            kind: PartKind::parse(fields.required("type", "a string", kind)?),
+            kind: fields.found("type", kind)?,
             content,
             options,
             extra: fields.rest,
@@ -406,17 +415,21 @@ impl PartKind {
             Self::Other(other) => other,
         }
     }
+}
 
-    fn parse(text: String) -> Self {
-        match text.as_str() {
+impl FromJson for PartKind {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(match text {
             "text" => Self::Text,
             "thinking" => Self::Thinking,
             "image" => Self::Image,
             "image_url" => Self::ImageUrl,
             "file" => Self::File,
             "file_url" => Self::FileUrl,
-            _ => Self::Other(text),
-        }
+            _ => Self::Other(text.to_owned()),
+        })
     }
 }
 
@@ -474,22 +487,22 @@ impl FromJson for ToolCall {
         let (mut status, mut kind) = (None, None);
         while let Some(key) = fields.next_key()? {
             match &*key {
-                "call_id" => call_id = Some(fields.string("call_id")?),
-                "name" => name = Some(fields.string("name")?),
+                "call_id" => call_id = fields.required("call_id")?,
+                "name" => name = fields.required("name")?,
                 "arguments" => arguments = Some(fields.value()?),
-                "display_text" => display_text = fields.optional_string("display_text")?,
-                "status" => status = fields.optional_string("status")?,
-                "type" => kind = fields.optional_string("type")?,
+                "display_text" => display_text = fields.optional("display_text")?,
+                "status" => status = fields.optional("status")?,
+                "type" => kind = fields.optional("type")?,
                 "metadata" => metadata = fields.optional_object("metadata")?,
                 _ => fields.keep(key)?,
             }
         }
         Ok(Self {
-            call_id: fields.required("call_id", "a string", call_id)?,
-            name: fields.required("name", "a string", name)?,
+            call_id: fields.found("call_id", call_id)?,
+            name: fields.found("name", name)?,
             arguments,
             display_text,
-            status: status.map_or(ToolCallStatus::Complete, ToolCallStatus::parse),
+            status: status.unwrap_or(ToolCallStatus::Complete),
             kind: kind.unwrap_or_else(|| FUNCTION.into()),
             metadata,
             extra: fields.rest,
@@ -532,13 +545,17 @@ impl ToolCallStatus {
             Self::Other(other) => other,
         }
     }
+}
 
-    fn parse(text: String) -> Self {
-        match text.as_str() {
+impl FromJson for ToolCallStatus {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(match text {
             "incomplete" => Self::Incomplete,
             "complete" => Self::Complete,
-            _ => Self::Other(text),
-        }
+            _ => Self::Other(text.to_owned()),
+        })
     }
 }
 
@@ -637,9 +654,9 @@ impl FromJson for ToolResult {
         let (mut is_error, mut is_interrupt) = (false, false);
         while let Some(key) = fields.next_key()? {
             match &*key {
-                "tool_call_id" => tool_call_id = Some(fields.string("tool_call_id")?),
-                "name" => name = fields.optional_string("name")?,
-                "type" => kind = fields.optional_string("type")?,
+                "tool_call_id" => tool_call_id = fields.required("tool_call_id")?,
+                "name" => name = fields.optional("name")?,
+                "type" => kind = fields.optional("type")?,
                 "content" => content = fields.optional("content")?,
                 "interrupt_data" => interrupt_data = Some(fields.value()?),
                 "is_error" => is_error = fields.bool("is_error")?,
@@ -648,7 +665,7 @@ impl FromJson for ToolResult {
             }
         }
         Ok(Self {
-            tool_call_id: fields.required("tool_call_id", "a string", tool_call_id)?,
+            tool_call_id: fields.found("tool_call_id", tool_call_id)?,
             name,
             content,
             is_error,

@@ -345,10 +345,8 @@ impl ReadEnvelope {
             return Err(unexpected("state.messages.count", "a number", kind(&count)));
         };
         self.version = Some(VERSION.into());
-        Ok(Header::Rows(HeaderState {
-            state: self.into_state(agent_id)?,
-            count: number,
-        }))
+        let state = self.into_state(agent_id)?;
+        Ok(Header::Rows(HeaderState::new(state, number)))
     }
 }
 

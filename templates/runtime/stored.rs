@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
-use super::message::Message;
 use super::messages::Messages;
 use super::persistence::{Expect, Revision};
 use super::serializer::{self, ReadError, TooDeep};
@@ -118,11 +117,14 @@ impl Header {
     }
 }
 
-/// A state without its messages.
+/// A state whose rows are being read.
 #[derive(Debug)]
 pub struct HeaderState {
-    pub(super) state: State,
-    pub(super) count: usize,
+    /// Without messages.
+    state: State,
+    count: usize,
+    messages: Messages,
+    found: usize,
 }
 
 /// A stored message.
@@ -137,38 +139,55 @@ pub struct StoredRow<'a> {
 }
 
 impl HeaderState {
-    /// Reads all rows of the state, which are in the order of their positions. The state remembers
-    /// them.
+    pub(super) fn new(state: State, count: usize) -> Self {
+        Self {
+            state,
+            count,
+            messages: Messages::new(),
+            found: 0,
+        }
+    }
+
+    /// Reads the next row, in the order of positions. A store that receives rows one by one calls it
+    /// for each, so that reading does not wait for the last one.
     ///
     /// # Errors
     ///
-    /// [`ReadError::Damaged`] if a row is missing, there is one too many, or one cannot be read.
-    pub fn finish<'a>(
-        self,
-        point: SavePoint,
-        rows: impl IntoIterator<Item = StoredRow<'a>>,
-    ) -> Result<State, ReadError> {
-        let Self { mut state, count } = self;
-        let mut messages = Messages::new();
-        let mut rows = rows.into_iter();
-        for row in rows.by_ref().take(count) {
-            let position = messages.len();
-            if usize::try_from(row.position) != Ok(position) {
-                let path = format!("state.messages[{position}]");
-                let reason = format!("expected its row, found that of {}", row.position);
-                return Err(ReadError::damaged(&path, reason));
-            }
-            let message = serializer::message_from_bytes(row.data, position)?;
-            messages.push_with_id(row.message_id, message);
+    /// [`ReadError::Damaged`] if it is not the row of the next position, or cannot be read.
+    pub fn read_row(&mut self, row: StoredRow<'_>) -> Result<(), ReadError> {
+        let position = self.found;
+        self.found += 1;
+        if position >= self.count {
+            return Ok(());
         }
-        let found = messages.len() + rows.count();
+        if usize::try_from(row.position) != Ok(position) {
+            let path = format!("state.messages[{position}]");
+            let reason = format!("expected its row, found that of {}", row.position);
+            return Err(ReadError::damaged(&path, reason));
+        }
+        let message = serializer::message_from_bytes(row.data, position)?;
+        self.messages.push_with_id(row.message_id, message);
+        Ok(())
+    }
+
+    /// The state with its messages, after the last row. It remembers them.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Damaged`] if there were too few rows, or too many.
+    pub fn finish(self, point: SavePoint) -> Result<State, ReadError> {
+        let Self {
+            state,
+            count,
+            messages,
+            found,
+        } = self;
         if found != count {
             let reason = format!("expected {count} rows, found {found}");
             return Err(ReadError::damaged("state.messages", reason));
         }
-        state.messages = messages.clone();
-        state.stored_messages.set(point, messages);
-        Ok(state)
+        state.stored_messages.set(point, messages.clone());
+        Ok(State { messages, ..state })
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use serde::de::MapAccess;
+use serde::de::{self, MapAccess};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-use super::json::{Fields, FromJson, Object, Path, deserialize, too_deep_in};
+use super::json::{Fields, FromJson, Object, Path, Reader};
+use super::json::{deserialize, too_deep_in};
 
 /// A task that the agent plans, works on or has finished.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,8 +55,8 @@ impl FromJson for Todo {
         while let Some(key) = fields.next_key()? {
             match &*key {
                 "id" => id = fields.value()?,
-                "content" => content = Some(fields.string("content")?),
-                "status" => status = Some(fields.string("status")?),
+                "content" => content = fields.required("content")?,
+                "status" => status = fields.required("status")?,
                 _ => fields.keep(key)?,
             }
         }
@@ -66,8 +67,8 @@ impl FromJson for Todo {
         };
         Ok(Self {
             id,
-            content: fields.required("content", "a string", content)?,
-            status: TodoStatus::parse(fields.required("status", "a string", status)?),
+            content: fields.found("content", content)?,
+            status: fields.found("status", status)?,
             extra: fields.rest,
         })
     }
@@ -161,14 +162,18 @@ impl TodoStatus {
             Self::Other(other) => other,
         }
     }
+}
 
-    fn parse(text: String) -> Self {
-        match text.as_str() {
+impl FromJson for TodoStatus {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(match text {
             "pending" => Self::Pending,
             "in_progress" => Self::InProgress,
             "completed" => Self::Completed,
             "cancelled" => Self::Cancelled,
-            _ => Self::Other(text),
-        }
+            _ => Self::Other(text.to_owned()),
+        })
     }
 }

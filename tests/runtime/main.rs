@@ -5,6 +5,7 @@
 
 mod messages;
 mod rows;
+mod sessions;
 #[rustfmt::skip] // It is formatted as a host would.
 #[path = "../../templates/runtime/sagents.rs"]
 mod sagents;

@@ -60,15 +60,13 @@ impl Stored {
     }
 
     fn load(&self) -> Result<State, ReadError> {
-        let Header::Rows(header) = read_stored("agent", self.header.as_bytes())? else {
+        let Header::Rows(mut header) = read_stored("agent", self.header.as_bytes())? else {
             panic!("the header has messages inside: {}", self.header);
         };
-        let rows = self.rows.iter().map(|(position, (message_id, data))| StoredRow {
-            position: *position,
-            message_id: *message_id,
-            data: data.as_bytes(),
-        });
-        header.finish(self.point(), rows)
+        for (position, (message_id, data)) in &self.rows {
+            header.read_row(StoredRow { position: *position, message_id: *message_id, data: data.as_bytes() })?;
+        }
+        header.finish(self.point())
     }
 }
 
