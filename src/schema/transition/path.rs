@@ -12,8 +12,11 @@ pub(super) struct Path<'a> {
     pub tables: Vec<TablePath<'a>>,
     /// The tables that are made.
     pub added: Vec<&'a Table>,
-    /// The tables that go, parents first.
+    /// The tables that go.
     pub dropped: Vec<&'a Table>,
+    /// All tables before and after, parents first.
+    pub from: &'a Schema,
+    pub to: &'a Schema,
     pub owners: Owners<'a>,
     pub additions: &'a [Addition],
     /// The columns of the owner, before and after.
@@ -99,7 +102,7 @@ impl<'a> Path<'a> {
         let tables: Vec<_> = pairs.iter().filter_map(stays).collect();
         let added = to.tables.iter().filter(|table| !tables.iter().any(|path| path.to == *table)).collect();
         let owner_columns = [from, to].map(|schema| schema.owner().map(|owner| owner.name.as_str()));
-        Self { tables, added, dropped: Vec::new(), owners, additions, owner_columns, taken }
+        Self { tables, added, dropped: Vec::new(), from, to, owners, additions, owner_columns, taken }
     }
 
     /// The conversations, whose key all the others refer to.
@@ -120,7 +123,7 @@ impl<'a> Path<'a> {
 
     /// A name for a table that is there only during the migration.
     pub fn transient_name(&self, wanted: &str) -> String {
-        let ours = self.tables.iter().flat_map(|table| [&table.from.name, &table.to.name]);
+        let ours = self.from.tables.iter().chain(&self.to.tables).map(|table| &table.name);
         let taken: Vec<_> = ours.chain(self.taken).cloned().collect();
         super::free_name(wanted, &taken)
     }
@@ -183,7 +186,7 @@ impl<'a> Path<'a> {
     pub fn foreign_keys_to_others(&self, table: &TablePath<'a>) -> Vec<&'a ForeignKey> {
         let place = |key: &ForeignKey| (key.columns.clone(), key.schema.clone(), key.table.clone());
         let before: Vec<_> = self.carried(table).foreign_keys.iter().map(place).collect();
-        let own = |key: &ForeignKey| self.tables.iter().any(|table| refers_to(key, table.to));
+        let own = |key: &ForeignKey| self.to.tables.iter().any(|table| refers_to(key, table));
         let keys = table.to.foreign_keys.iter();
         keys.filter(|key| !before.contains(&place(key)) && !own(key)).collect()
     }

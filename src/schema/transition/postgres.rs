@@ -6,8 +6,8 @@ use super::backfill;
 use super::path::{Guard, Owners, Path, TablePath};
 use super::script::Script;
 use crate::database::Database;
-use crate::schema::Column;
 use crate::schema::sql;
+use crate::schema::{Column, Table};
 
 const DATABASE: Database = Database::Postgres;
 
@@ -16,16 +16,13 @@ pub(super) fn render(path: &Path) -> String {
     for guard in path.guards(DATABASE) {
         stop_if(Some(guard), &mut changes);
     }
-    let dropped = path.dropped.iter().rev().map(|table| format!("DROP TABLE {};", quote(&table.name)));
-    changes.step("Tables that are no more.", dropped);
     find_owners(path, &mut changes);
-    let going = path.tables.iter().rev().flat_map(|table| take_off(path, table));
-    changes.step("Keys, checks and indexes that change go first.", going);
+    let going = path.from.tables.iter().rev().flat_map(|table| take_off(path, table));
+    changes.step("Tables, keys, checks and indexes that are no more.", going);
     change_columns(path, &mut changes);
     changes.step("Everything gets its new name.", path.tables.iter().flat_map(|table| rename(path, table)));
-    let coming = path.tables.iter().flat_map(|table| put_on(path, table));
-    changes.step("Keys, checks and indexes as they are from now on.", coming);
-    changes.step("New tables.", path.added.iter().map(|table| sql::create_table(table, DATABASE)));
+    let coming = path.to.tables.iter().flat_map(|table| put_on(path, table));
+    changes.step("New tables, keys, checks and indexes.", coming);
     let changes = changes.finish();
     if changes.is_empty() {
         return changes;
@@ -87,8 +84,12 @@ fn add_staging(table: &TablePath, column: &str, owner: &Column) -> String {
     format!("ALTER TABLE {} ADD COLUMN {column} {};", quote(&table.from.name), DATABASE.column_type(owner.kind))
 }
 
-/// Constraints and indexes that the new table does not have.
-fn take_off(path: &Path, table: &TablePath) -> Vec<String> {
+/// An old table that goes, or constraints and indexes that the new one does not have.
+fn take_off(path: &Path, table: &Table) -> Vec<String> {
+    if path.dropped.contains(&table) {
+        return vec![format!("DROP TABLE {};", quote(&table.name))];
+    }
+    let Some(table) = path.tables.iter().find(|path| path.from == table) else { return Vec::new() };
     let constraints = path.constraints(table, DATABASE).dropped;
     let drops: Vec<_> = constraints.iter().map(|part| format!("DROP CONSTRAINT {}", quote(&part.name))).collect();
     let indexes = path.indexes(table, DATABASE).dropped;
@@ -184,8 +185,12 @@ fn rename(path: &Path, table: &TablePath) -> Vec<String> {
     moved.into_iter().chain(constraints).chain(indexes).collect()
 }
 
-/// Constraints and indexes that the old table did not have.
-fn put_on(path: &Path, table: &TablePath) -> Vec<String> {
+/// A new table, or constraints and indexes that the old one did not have.
+fn put_on(path: &Path, table: &Table) -> Vec<String> {
+    if path.added.contains(&table) {
+        return vec![sql::create_table(table, DATABASE)];
+    }
+    let Some(table) = path.tables.iter().find(|path| path.to == table) else { return Vec::new() };
     let constraints = path.constraints(table, DATABASE).added;
     let adds: Vec<_> = constraints.iter().map(|part| format!("ADD {}", sql::named(part, DATABASE))).collect();
     let indexes = path.indexes(table, DATABASE).added;

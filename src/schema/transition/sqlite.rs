@@ -24,10 +24,11 @@ pub(super) fn render(path: &Path) -> String {
     let is_rebuilt = |table: &&TablePath| rebuilt.contains(&table.to.name.as_str());
     change_in_place(path, &path.tables.iter().filter(|table| !is_rebuilt(table)).collect::<Vec<_>>(), &mut script);
     let tables: Vec<_> = path.tables.iter().filter(is_rebuilt).collect();
-    if !tables.is_empty() {
+    if tables.is_empty() {
+        script.step("New tables.", path.added.iter().map(|table| sql::create_table(table, DATABASE)));
+    } else {
         rebuild(path, &tables, &mut script);
     }
-    script.step("New tables.", path.added.iter().map(|table| sql::create_table(table, DATABASE)));
     script.finish()
 }
 
@@ -105,18 +106,25 @@ fn rebuild(path: &Path, tables: &[&TablePath], script: &mut Script) {
     for guard in missing_owners(path) {
         stop_if(path, Some(guard), script);
     }
-    let create = |table: &&TablePath| {
+    // The copies of rows need those that are new, too.
+    let create = |table: &Table| {
+        if path.added.contains(&table) {
+            return Some(sql::create_bare_table(&beside_old(path, table, tables), &[], DATABASE));
+        }
+        let table = tables.iter().find(|path| path.to == table)?;
         let more = added_by_host(path, table).map(|addition| &addition.definition);
         let more: Vec<_> = more.map(|definition| table.carried_definition(definition, DATABASE)).collect();
-        sql::create_bare_table(&under_new_name(path, table.to, tables), &more, DATABASE)
+        let new = Table { name: temporary(path, &table.to.name), ..beside_old(path, table.to, tables) };
+        Some(sql::create_bare_table(&new, &more, DATABASE))
     };
-    script.step("The new tables, beside the old ones.", tables.iter().map(create));
+    script.step("The new tables, beside the old ones.", path.to.tables.iter().filter_map(create));
     script.step("Every row is copied, parents first.", tables.iter().map(|table| copy(path, table)));
     let drop = |table: &&TablePath| drop_table(&table.from.name);
     script.step("The old tables go, children first.", tables.iter().rev().map(drop));
     let rename = |table: &&TablePath| rename_table(&temporary(path, &table.to.name), &table.to.name);
     script.step("The new tables take their names; foreign keys follow.", tables.iter().map(rename));
-    let indexes = tables.iter().flat_map(|table| sql::create_indexes(table.to, DATABASE));
+    let made = tables.iter().map(|table| table.to).chain(path.added.iter().copied());
+    let indexes = made.flat_map(|table| sql::create_indexes(table, DATABASE));
     script.step("Indexes, whose names are free now.", indexes);
 }
 
@@ -260,9 +268,9 @@ fn added_by_host<'a>(path: &Path<'a>, table: &TablePath<'a>) -> impl Iterator<It
     path.additions.iter().filter(move |addition| addition.table == *name)
 }
 
-/// The table under its temporary name, with foreign keys onto the others under theirs.
-fn under_new_name(path: &Path, table: &Table, rebuilt: &[&TablePath]) -> Table {
-    let mut table = Table { name: temporary(path, &table.name), ..table.clone() };
+/// A new table while the old ones are still there: its foreign keys name the rebuilt ones by their temporary names.
+fn beside_old(path: &Path, table: &Table, rebuilt: &[&TablePath]) -> Table {
+    let mut table = table.clone();
     for key in &mut table.foreign_keys {
         if key.schema.is_none() && rebuilt.iter().any(|own| own.to.name == key.table) {
             key.table = temporary(path, &key.table);

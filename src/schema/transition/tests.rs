@@ -346,7 +346,7 @@ fn an_owner_comes_on_postgres() {
         FROM "sagents_conversations" AS conversation
         WHERE conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
 
-    -- Keys, checks and indexes that change go first.
+    -- Tables, keys, checks and indexes that are no more.
     DROP INDEX "sagents_display_messages_tool_calls";
     ALTER TABLE "sagents_display_messages"
         DROP CONSTRAINT "sagents_display_messages_pkey",
@@ -381,7 +381,7 @@ fn an_owner_comes_on_postgres() {
     ALTER TABLE "sagents_agent_states" RENAME TO "chat_agent_states";
     ALTER TABLE "sagents_display_messages" RENAME TO "chat_display_messages";
 
-    -- Keys, checks and indexes as they are from now on.
+    -- New tables, keys, checks and indexes.
     ALTER TABLE "chat_conversations"
         ADD CONSTRAINT "chat_conversations_pkey" PRIMARY KEY ("team_id", "id"),
         ADD CONSTRAINT "chat_conversations_fkey" FOREIGN KEY ("team_id") REFERENCES "teams" ("id") ON DELETE CASCADE;
@@ -448,7 +448,7 @@ fn an_owner_comes_back_on_postgres() {
         WHERE conversation."team_id" = child."team_id" AND conversation."id" = child."conversation_id"
         AND child."user_id" IS DISTINCT FROM conversation."user_id";
 
-    -- Keys, checks and indexes that change go first.
+    -- Tables, keys, checks and indexes that are no more.
     DROP INDEX "sagents_display_messages_tool_calls";
     ALTER TABLE "sagents_display_messages"
         DROP CONSTRAINT "sagents_display_messages_pkey",
@@ -472,7 +472,7 @@ fn an_owner_comes_back_on_postgres() {
     ALTER TABLE "sagents_agent_states" ALTER COLUMN "user_id" SET NOT NULL;
     ALTER TABLE "sagents_display_messages" ALTER COLUMN "user_id" SET NOT NULL;
 
-    -- Keys, checks and indexes as they are from now on.
+    -- New tables, keys, checks and indexes.
     ALTER TABLE "sagents_conversations"
         ADD CONSTRAINT "sagents_conversations_pkey" PRIMARY KEY ("user_id", "id"),
         ADD CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "users" ("id") ON DELETE CASCADE;
@@ -782,10 +782,10 @@ fn a_foreign_key_is_replaced() {
     -- Nobody writes while the tables change.
     LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
 
-    -- Keys, checks and indexes that change go first.
+    -- Tables, keys, checks and indexes that are no more.
     ALTER TABLE "sagents_conversations" DROP CONSTRAINT "sagents_conversations_fkey";
 
-    -- Keys, checks and indexes as they are from now on.
+    -- New tables, keys, checks and indexes.
     ALTER TABLE "sagents_conversations" ADD CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "people" ("id") ON DELETE CASCADE;
     "#);
     insta::assert_snapshot!(steps(&transition.up(Database::Sqlite), "is not in"), @r#"
@@ -821,7 +821,7 @@ fn what_a_newer_generator_adds_is_added() {
     -- Columns as they are from now on.
     ALTER TABLE "sagents_display_messages" ADD COLUMN "metadata" JSONB NOT NULL DEFAULT '{}';
 
-    -- Keys, checks and indexes as they are from now on.
+    -- New tables, keys, checks and indexes.
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
     "#);
@@ -838,7 +838,7 @@ fn what_a_newer_generator_adds_is_added() {
     END
     $$;
 
-    -- Keys, checks and indexes that change go first.
+    -- Tables, keys, checks and indexes that are no more.
     DROP INDEX "sagents_display_messages_tool_calls";
 
     -- Columns that are no more.
@@ -891,7 +891,7 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
         ALTER COLUMN "content_type" SET NOT NULL,
         ALTER COLUMN "content_type" DROP DEFAULT;
 
-    -- Keys, checks and indexes as they are from now on.
+    -- New tables, keys, checks and indexes.
     ALTER TABLE "sagents_display_messages"
         ADD CONSTRAINT "sagents_display_messages_key" UNIQUE ("user_id", "conversation_id", "message_id", "item"),
         ADD CONSTRAINT "valid_item" CHECK (item >= 0),
@@ -911,7 +911,7 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
     END
     $$;
 
-    -- Keys, checks and indexes that change go first.
+    -- Tables, keys, checks and indexes that are no more.
     ALTER TABLE "sagents_display_messages"
         DROP CONSTRAINT "sagents_display_messages_key",
         DROP CONSTRAINT "valid_item",

@@ -140,10 +140,8 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     ALTER TABLE "sagents_agent_states" ADD COLUMN "epoch" BIGINT NOT NULL DEFAULT 0;
     ALTER TABLE "sagents_display_messages" ADD COLUMN "changed" BIGINT NOT NULL DEFAULT 0;
 
-    -- Keys, checks and indexes as they are from now on.
+    -- New tables, keys, checks and indexes.
     CREATE INDEX "sagents_archived" ON "sagents_conversations" ("user_id", "archived_at", "id");
-
-    -- New tables.
     -- The messages of a conversation's agent.
     CREATE TABLE "sagents_agent_messages" (
         "user_id" BIGINT NOT NULL,
@@ -196,10 +194,8 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     END
     $$;
 
-    -- Tables that are no more.
+    -- Tables, keys, checks and indexes that are no more.
     DROP TABLE "sagents_agent_messages";
-
-    -- Keys, checks and indexes that change go first.
     DROP INDEX "sagents_archived";
 
     -- Columns that are no more.
@@ -252,7 +248,7 @@ fn a_column_that_is_not_used_any_more_stays_until_somebody_drops_it() {
     -- Nobody writes while the tables change.
     LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
 
-    -- Keys, checks and indexes that change go first.
+    -- Tables, keys, checks and indexes that are no more.
     DROP INDEX "sagents_archived";
     "#);
     assert_eq!(rebuilt(&transition), [""; 0]);
