@@ -12,8 +12,8 @@ use super::super::states::{SaveOutcome, UnreadableData, UnreadableMessage, Unrea
 use super::super::{Error, Owner, Result};
 use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
-use crate::sagents::stored::{Header, Rows, SavePoint, StoredRow};
-use crate::sagents::{Expect, Loaded, Revision, Todo};
+use crate::sagents::stored::{Header, HeaderState, Rows, SavePoint, StoredRow};
+use crate::sagents::{Expect, Loaded, Revision, State, Todo};
 
 /// What a save finds. Without a state, the revision is 0.
 #[derive(FromRow)]
@@ -127,7 +127,7 @@ impl Store {
         };
         let state = match serializer::read_stored(agent_id, bytes(header)?) {
             Ok(Header::Whole(state)) => Ok(state),
-            Ok(Header::Rows(header)) => header.finish(point, messages),
+            Ok(Header::Rows(header)) => finish(header, messages, point),
             Err(error) => Err(error),
         };
         match state {
@@ -508,6 +508,17 @@ fn split(rows: &[PgRow]) -> Result<(&PgRow, Vec<StoredRow<'_>>)> {
     }
     messages.sort_unstable_by_key(|message| message.position);
     Ok((header.ok_or(Error::NotFound)?, messages))
+}
+
+fn finish(
+    mut header: HeaderState,
+    messages: Vec<StoredRow<'_>>,
+    point: SavePoint,
+) -> Result<State, ReadError> {
+    for message in messages {
+        header.read_row(message)?;
+    }
+    header.finish(point)
 }
 
 /// Reads `data` as bytes: sqlx decodes the type `json` only through serde.

@@ -13,8 +13,8 @@ use super::super::{Error, Owner, Result};
 use super::conversations::touch;
 use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
-use crate::sagents::stored::{Header, Rows, SavePoint, StoredRow};
-use crate::sagents::{Expect, Loaded, Revision, Todo};
+use crate::sagents::stored::{Header, HeaderState, Rows, SavePoint, StoredRow};
+use crate::sagents::{Expect, Loaded, Revision, State, Todo};
 
 /// What a save finds.
 #[derive(FromRow)]
@@ -353,7 +353,7 @@ async fn read_state(
     };
     let state = match serializer::read_stored(agent_id, bytes(header)?) {
         Ok(Header::Whole(state)) => Ok(state),
-        Ok(Header::Rows(header)) => header.finish(point, messages),
+        Ok(Header::Rows(header)) => finish(header, messages, point),
         Err(error) => Err(error),
     };
     match state {
@@ -491,6 +491,17 @@ fn split(rows: &[SqliteRow]) -> Result<(&SqliteRow, Vec<StoredRow<'_>>)> {
     }
     messages.sort_unstable_by_key(|message| message.position);
     Ok((header.ok_or(Error::NotFound)?, messages))
+}
+
+fn finish(
+    mut header: HeaderState,
+    messages: Vec<StoredRow<'_>>,
+    point: SavePoint,
+) -> Result<State, ReadError> {
+    for message in messages {
+        header.read_row(message)?;
+    }
+    header.finish(point)
 }
 
 /// Reads `data` as bytes: what is not text is a damaged state, not a failed query.
