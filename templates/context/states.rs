@@ -143,8 +143,8 @@ impl {{ context }} {
         }
     }
 
-    /// Only the todos of the saved state, for a page that does not start the agent. The messages are
-    /// not read. Without a state there are no todos.
+    /// Only the todos of the saved state, for a page that does not start the agent. The messages
+    /// are not read. Without a state there are no todos.
     ///
     /// # Errors
     ///
@@ -179,7 +179,8 @@ impl {{ context }} {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation or no such state is set aside in it.
+    /// [`Error::NotFound`] if the owner has no such conversation, or no such state is set aside in
+    /// it.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn load_unreadable(
         &self,
@@ -196,7 +197,8 @@ impl {{ context }} {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation or no such state is set aside in it.
+    /// [`Error::NotFound`] if the owner has no such conversation, or no such state is set aside in
+    /// it.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn restore_unreadable(
         &self,
@@ -212,7 +214,8 @@ impl {{ context }} {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation or no such state is set aside in it.
+    /// [`Error::NotFound`] if the owner has no such conversation, or no such state is set aside in
+    /// it.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn discard_unreadable(
         &self,

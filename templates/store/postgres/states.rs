@@ -91,10 +91,11 @@ impl Store {
         agent_id: &str,
     ) -> Result<Loaded> {
         // One statement, so one snapshot: the header and its messages fit together. The left join
-        // tells a conversation without a state from one that does not exist. The rows are not sorted
-        // here, because the server would sort their texts too.
+        // tells a conversation without a state from one that does not exist. The rows are sorted
+        // later: the server would sort their texts too, on its disk if there are many.
         const SELECT: &str = r#"
-            SELECT s.revision, s.write_id, NULL::integer AS position, NULL::uuid AS message_id, s.data
+            SELECT s.revision, s.write_id,
+                   NULL::integer AS position, NULL::uuid AS message_id, s.data
             FROM {{ conversations }} AS c
             LEFT JOIN {{ agent_states }} AS s
                 ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
@@ -364,7 +365,8 @@ impl Store {
         conversation_id: Uuid,
     ) -> Result<Transaction<'static, Postgres>> {
         const LOCK: &str = r#"
-            UPDATE {{ conversations }} AS c SET updated_at = greatest(c.updated_at, $2::timestamptz)
+            UPDATE {{ conversations }} AS c
+            SET updated_at = greatest(c.updated_at, $2::timestamptz)
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid"#;
 
         let mut tx = self.pool.begin().await?;
@@ -397,7 +399,8 @@ async fn save(
     // sees what a concurrent writer has saved since.
     const SAVE: &str = r#"
         WITH conversation AS (
-            UPDATE {{ conversations }} AS c SET updated_at = greatest(c.updated_at, $5::timestamptz)
+            UPDATE {{ conversations }} AS c
+            SET updated_at = greatest(c.updated_at, $5::timestamptz)
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid AND $6::bigint = coalesce((
                 SELECT s.revision FROM {{ agent_states }} AS s
                 WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $12 AND {% endif %}s.conversation_id = $1::uuid
@@ -406,7 +409,8 @@ async fn save(
             RETURNING c.id, $6::bigint AS revision{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
         ), saved AS (
             INSERT INTO {{ agent_states }} AS s
-                (conversation_id, version, revision, write_id, data, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+                (conversation_id, version, revision, write_id, data,
+                 inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
             SELECT c.id, $2::integer, c.revision + 1, $3::uuid, $4::json,
                    $5::timestamptz, $5::timestamptz{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
             FROM conversation AS c
@@ -423,7 +427,8 @@ async fn save(
                 (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
             SELECT s.conversation_id, s.epoch, n.position, n.message_id, n.data::json{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
             FROM saved AS s
-            CROSS JOIN unnest($7::integer[], $8::uuid[], $9::text[]) AS n (position, message_id, data)
+            CROSS JOIN unnest($7::integer[], $8::uuid[], $9::text[])
+                AS n (position, message_id, data)
             ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, epoch, position) DO UPDATE
             SET message_id = excluded.message_id, data = excluded.data
         ), truncated AS (
@@ -456,8 +461,8 @@ async fn save(
     Ok(revision.map(Revision))
 }
 
-/// Keeps the header with its epoch, which it returns, and moves on to the next one. The messages stay
-/// as they are.
+/// Keeps the header with its epoch, which it returns, and moves on to the next one. The messages
+/// stay as they are.
 async fn move_aside(
     executor: impl PgExecutor<'_>,
     owner: &Owner,

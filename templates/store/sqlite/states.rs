@@ -434,8 +434,8 @@ async fn save(
     Ok(Revision(revision))
 }
 
-/// Keeps the header with its epoch, which it returns, and moves on to the next one. The messages stay
-/// as they are.
+/// Keeps the header with its epoch, which it returns, and moves on to the next one. The messages
+/// stay as they are.
 async fn move_aside(
     connection: &mut SqliteConnection,
     owner: &Owner,
