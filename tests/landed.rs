@@ -101,6 +101,9 @@ impl Landed {
             assert!(new.contains(migration), "{}: {} was changed", self.name, migration.0);
         }
         new.retain(|migration| !landed.contains(migration));
+        for script in ups(&new) {
+            assert!(!script.contains(" RENAME TO "), "{}: nothing has to be rebuilt\n{script}", self.name);
+        }
         let notes = self.play(real, &landed, &new, &tables, &self.tables(&host));
         notes.unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }
@@ -117,17 +120,15 @@ impl Landed {
         let fresh = self.fresh(real, tables_now)?;
         let session = real.open();
         let mut story = session.story();
-        ups(landed).for_each(|script| story.run(script));
+        run_all(ups(landed), &mut story);
         story.run(&fs::read_to_string(directory(&format!("{}.sql", self.name))).unwrap());
         note_tables("landed", tables, &mut story);
         note_rows("landed rows", tables, &mut story);
-        ups(new).for_each(|script| story.run(script));
+        run_all(ups(new), &mut story);
         note_tables("updated", tables_now, &mut story);
         note_rows("updated rows", tables, &mut story);
         let downs: Vec<_> = new.iter().rev().filter(|(name, _)| is_down(name)).collect();
-        for (_, script) in &downs {
-            story.run(script);
-        }
+        run_all(downs.iter().map(|(_, script)| script.as_str()), &mut story);
         note_tables("back", if downs.is_empty() { tables_now } else { tables }, &mut story);
         note_rows("rows back", tables, &mut story);
         let mut notes = story.play()?;
@@ -161,7 +162,7 @@ impl Landed {
         host.generate(&format!("gen persistence {} --no-tests", self.options));
         let session = real.open();
         let mut story = session.story();
-        ups(&migrations(&host)).for_each(|script| story.run(script));
+        run_all(ups(&migrations(&host)), &mut story);
         note_tables("fresh", tables, &mut story);
         story.play()
     }
@@ -199,6 +200,12 @@ fn ups(migrations: &[Migration]) -> impl Iterator<Item = &str> {
 
 fn is_down(name: &str) -> bool {
     name.ends_with(".down.sql")
+}
+
+fn run_all<'a>(scripts: impl Iterator<Item = &'a str>, story: &mut Story) {
+    for script in scripts {
+        story.run(script);
+    }
 }
 
 fn note_tables(step: &str, tables: &[Table], story: &mut Story) {

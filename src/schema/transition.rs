@@ -482,6 +482,6 @@ fn render(about: impl Iterator<Item = String>, path: &Path, database: Database) 
     if steps.is_empty() {
         return steps;
     }
-    let about: String = about.map(|line| format!("-- {line}\n")).collect();
-    if about.is_empty() { steps } else { format!("{about}\n{steps}") }
+    let about: Vec<_> = about.map(|line| format!("-- {line}\n")).collect();
+    if about.is_empty() { steps } else { format!("{}\n{steps}", about.concat()) }
 }

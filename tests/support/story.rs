@@ -79,7 +79,7 @@ pub struct Story<'a> {
 impl Story<'_> {
     /// Carries out a script in a transaction.
     pub fn run(&mut self, script: &str) {
-        self.text += &format!("BEGIN;\n{script}\n;COMMIT;\n");
+        self.text.extend(["BEGIN;\n", script, "\n;COMMIT;\n"]);
     }
 
     /// Notes what the database knows of a table, up to the order of its columns.
@@ -103,7 +103,7 @@ impl Story<'_> {
     }
 
     fn note(&mut self, step: &str, query: &str) {
-        self.text += &format!("INSERT INTO notes SELECT '{step}', line FROM (\n{query}\n) AS found;\n");
+        self.text.extend(["INSERT INTO notes SELECT '", step, "', line FROM (\n", query, "\n) AS found;\n"]);
     }
 
     /// Carries out all of it.
@@ -117,7 +117,9 @@ impl Story<'_> {
                 None => lines.push(line.to_owned()),
             }
         }
-        notes.values_mut().for_each(|lines| lines.sort());
+        for lines in notes.values_mut() {
+            lines.sort();
+        }
         Ok(Notes(notes))
     }
 }
@@ -130,7 +132,8 @@ impl Notes {
     /// The difference of two steps, if there is one.
     pub fn same(&self, expected: &str, found: &str) -> Result<(), String> {
         let only = |sign: &str, here: &[String], there: &[String]| {
-            here.iter().filter(|line| !there.contains(line)).map(|line| format!("{sign} {line}\n")).collect::<String>()
+            let lines = here.iter().filter(|line| !there.contains(line)).map(|line| format!("{sign} {line}\n"));
+            lines.collect::<Vec<_>>().concat()
         };
         let (one, other) = (&self.0[expected], &self.0[found]);
         if one == other {

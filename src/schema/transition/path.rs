@@ -28,9 +28,12 @@ pub(super) struct Path<'a> {
 pub(super) struct TablePath<'a> {
     pub from: &'a Table,
     pub to: &'a Table,
-    /// The columns that stay, by their old and their new name.
-    kept: Vec<(&'a str, &'a str)>,
+    /// The columns that stay.
+    kept: Names<'a>,
 }
+
+/// Old and new names.
+type Names<'a> = Vec<(&'a str, &'a str)>;
 
 /// Where the owner comes from that the tables have at the end.
 pub(super) enum Owners<'a> {
@@ -90,7 +93,7 @@ impl<'a> Path<'a> {
     pub fn new(
         from: &'a Schema,
         to: &'a Schema,
-        pairs: &[(&str, &str, Vec<(&'a str, &'a str)>)],
+        pairs: &[(&str, &str, Names<'a>)],
         owners: Owners<'a>,
         additions: &'a [Addition],
         taken: &'a [String],
@@ -171,7 +174,9 @@ impl<'a> Path<'a> {
         let parts = |table: &Table| {
             let mut parts = sql::constraints(table, database);
             if database == Database::Sqlite {
-                parts.iter_mut().for_each(|part| part.name.clear());
+                for part in &mut parts {
+                    part.name.clear();
+                }
             }
             parts
         };

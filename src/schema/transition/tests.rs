@@ -5,6 +5,7 @@ use super::*;
 use crate::host::migrations::Catalog;
 use crate::names::TablePrefix;
 use crate::schema::{self, Default, Key, Kind, LONGEST_SUFFIX, OwnerColumn, OwnerKey, check, sql};
+use growth::grown;
 
 const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 
@@ -51,7 +52,7 @@ fn is_unchanged(old: &Schema, new: &Schema, wish: &Wish) -> bool {
     BOTH.iter().all(|&database| transition.up(database).is_empty() && transition.down(database).is_empty())
 }
 
-/// The tables that SQLite rebuilds on the way there, by their new names.
+/// The tables that `SQLite` rebuilds on the way there, by their new names.
 fn rebuilt(transition: &Transition) -> Vec<&str> {
     sqlite::rebuilt(&transition.path_up())
 }
@@ -1006,6 +1007,7 @@ fn a_host_that_reads_its_migrations_finds_the_tables_that_are_recorded() {
         none(),
         tables("chat_", Some(("user_id", Kind::Uuid, None))),
         tables("", Some(("member_id", Kind::BigInteger, Some("users")))),
+        grown(user()),
     ];
     let pairs = schemas.iter().flat_map(|old| schemas.iter().map(move |new| (old, new)));
     for (database, (old, new)) in pairs.flat_map(|pair| BOTH.map(|database| (database, pair))) {
@@ -1132,6 +1134,7 @@ mod edited {
             tables("", Some(("title_id", Kind::Text, None))),
             changed(&user(), &team(), backfill(BACKFILL)),
             changed(&user(), &none(), Wish::default()),
+            grown(user()),
         ];
         let edits = proptest::collection::vec(edit(), 0..4);
         (proptest::sample::select(made.to_vec()), edits).prop_map(|(schema, edits)| edits.iter().fold(schema, apply))

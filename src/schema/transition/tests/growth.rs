@@ -44,7 +44,7 @@ pub fn upcoming(schema: &mut Schema) {
     });
 }
 
-fn grown(mut schema: Schema) -> Schema {
+pub fn grown(mut schema: Schema) -> Schema {
     upcoming(&mut schema);
     schema
 }
@@ -332,7 +332,7 @@ fn a_column_is_retired_in_its_table_alone() {
     assert_eq!(columns(&back.tables[2])[8..], ["metadata", "tool_call_id", "status", "inserted_at", "old_metadata"]);
 }
 
-/// PostgreSQL changes the type of no column that a view has.
+/// `PostgreSQL` changes the type of no column that a view has.
 #[test]
 fn a_view_of_the_hosts_own_is_in_the_way_of_another_type() {
     let mut newer = user();
