@@ -190,7 +190,14 @@ pub fn own_columns() -> Vec<String> {
 /// The tables of a context.
 pub fn schema(prefix: &TablePrefix, owner: Option<&OwnerColumn>) -> Schema {
     let maker = Maker { prefix: prefix.as_str(), owner };
-    Schema { tables: vec![maker.conversations(), maker.agent_states(), maker.display_messages()] }
+    let tables = vec![
+        maker.conversations(),
+        maker.agent_states(),
+        maker.agent_messages(),
+        maker.unreadable_states(),
+        maker.display_messages(),
+    ];
+    Schema { tables }
 }
 
 /// Puts the owner first, wherever there is one.
@@ -232,12 +239,13 @@ impl Maker<'_> {
     fn agent_states(&self) -> Table {
         let name = self.name("agent_states");
         Table {
-            about: "What a conversation's agent knows.".into(),
+            about: "Agent states without their messages; the messages are those of the epoch.".into(),
             columns: self.columns(vec![
                 column("conversation_id", Kind::Uuid),
                 column("version", Kind::Integer),
                 column("revision", Kind::BigInteger),
                 column("write_id", Kind::Uuid),
+                defaulted("epoch", Kind::BigInteger, Default::Zero),
                 column("data", Kind::ExactJson),
                 nullable("unreadable_data", Kind::ExactJson),
                 column("inserted_at", Kind::Time),
@@ -246,7 +254,48 @@ impl Maker<'_> {
             primary_key: self.primary_key(&name, &["conversation_id"]),
             unique: Vec::new(),
             foreign_keys: vec![self.to_conversation(&name)],
-            checks: vec![check("valid_revision", "revision >= 1")],
+            checks: vec![check("valid_revision", "revision >= 1"), check("valid_epoch", "epoch >= 0")],
+            indexes: Vec::new(),
+            clustered: false,
+            name,
+        }
+    }
+
+    fn agent_messages(&self) -> Table {
+        let name = self.name("agent_messages");
+        Table {
+            about: "The messages of agent states, in order.".into(),
+            columns: self.columns(vec![
+                column("conversation_id", Kind::Uuid),
+                column("epoch", Kind::BigInteger),
+                column("position", Kind::Integer),
+                column("message_id", Kind::Uuid),
+                column("data", Kind::ExactJson),
+            ]),
+            primary_key: self.primary_key(&name, &["conversation_id", "epoch", "position"]),
+            unique: Vec::new(),
+            foreign_keys: vec![self.to_conversation(&name)],
+            checks: vec![check("valid_epoch", "epoch >= 0"), check("valid_position", "position >= 0")],
+            indexes: Vec::new(),
+            clustered: true,
+            name,
+        }
+    }
+
+    fn unreadable_states(&self) -> Table {
+        let name = self.name("unreadable_states");
+        Table {
+            about: "Agent states that were set aside, each with its epoch.".into(),
+            columns: self.columns(vec![
+                column("conversation_id", Kind::Uuid),
+                column("epoch", Kind::BigInteger),
+                column("data", Kind::ExactJson),
+                column("set_aside_at", Kind::Time),
+            ]),
+            primary_key: self.primary_key(&name, &["conversation_id", "epoch"]),
+            unique: Vec::new(),
+            foreign_keys: vec![self.to_conversation(&name)],
+            checks: vec![check("valid_epoch", "epoch >= 0")],
             indexes: Vec::new(),
             clustered: false,
             name,

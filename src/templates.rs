@@ -76,6 +76,8 @@ impl Context {
                 prefix: prefix.as_str().to_owned(),
                 conversations: table("conversations"),
                 agent_states: table("agent_states"),
+                agent_messages: table("agent_messages"),
+                unreadable_states: table("unreadable_states"),
                 display_messages: table("display_messages"),
                 owner: owner.as_ref().map(column),
                 owner_field: owner.as_ref().map(|owner| owner.field.to_string()),
@@ -87,6 +89,7 @@ impl Context {
                 context: name.clone(),
                 module: context.last().to_string(),
                 agent_states: table("agent_states"),
+                agent_messages: table("agent_messages"),
                 has_owner: owner.is_some(),
                 owner: owner.as_ref().map(|owner| {
                     let (alice, bob) = two_keys(owner.key);
@@ -220,6 +223,8 @@ templates! {
         /// The names of the tables, and of the owner's column, quoted.
         conversations: String,
         agent_states: String,
+        agent_messages: String,
+        unreadable_states: String,
         display_messages: String,
         owner: Option<String>,
         owner_field: Option<String>,
@@ -247,6 +252,7 @@ templates! {
         context: String,
         module: String,
         agent_states: String,
+        agent_messages: String,
         has_owner: bool,
         owner: Option<TestOwner>,
         stand_in: Option<StandIn>,
@@ -451,6 +457,7 @@ pub fn runtime() -> Files {
         "extensions",
         "json",
         "message",
+        "messages",
         "persistence",
         "serializer",
         "session",
@@ -462,6 +469,7 @@ pub fn runtime() -> Files {
         "session/state",
         "session/task",
         "state",
+        "stored",
         "todo"
     )
 }

@@ -43,7 +43,7 @@ pub use self::display_message::{
     SearchCursor, SearchPage, ToolStatus,
 };
 pub use self::scope::{Owner, OwnerScope};
-pub use self::states::Saved;
+pub use self::states::{Saved, UnreadableData, UnreadableMessage, UnreadableState};
 pub use self::store::{Pool, connect};
 pub use crate::sagents::Role;
 

@@ -1,12 +1,13 @@
 //! The calls for agent states.
 
+use chrono::{DateTime, Utc};
 use tracing::instrument;
 use uuid::Uuid;
 
 use super::{{ '{' }}{{ context }}, Conversation, Error, OwnerScope, Result};
+use crate::sagents::stored::SavePoint;
 use crate::sagents::{
     AgentPersistence, Expect, LoadContext, Loaded, PersistContext, Revision, State, Todo,
-    serializer,
 };
 {%- if let Some(import) = scope_import %}
 use {{ import }};
@@ -21,8 +22,49 @@ pub struct Saved {
     pub revision: Revision,
 }
 
+/// A state that was set aside because it could not be read, or because another was restored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadableState {
+    /// Identifies it in its conversation. -1 is one that an earlier version of this code set aside.
+    pub epoch: i64,
+    /// `None` if that was not recorded, which is so for -1.
+    pub set_aside_at: Option<DateTime<Utc>>,
+}
+
+/// The bytes of a state that was set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadableData {
+    /// The state without the messages that are rows.
+    pub header: Vec<u8>,
+    /// The messages that are rows, in order.
+    pub messages: Vec<UnreadableMessage>,
+}
+
+/// A message of a state that was set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadableMessage {
+    /// Counted from 0.
+    pub position: i32,
+    /// The id of the message.
+    pub message_id: Uuid,
+    /// The message as it is stored.
+    pub data: Vec<u8>,
+}
+
+/// The result of a save.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SaveOutcome {
+    /// It was stored.
+    Written(Revision),
+    /// An earlier call with the same id had stored it.
+    Repeated(Revision),
+}
+
 impl {{ context }} {
-    /// Saves the agent state, if the stored one is what `expect` says.
+    /// Saves the agent state, if the stored one is what `expect` says. If the state was loaded or
+    /// saved with the expected revision, only the messages that changed since are written.
+    ///
+    /// What cannot be read is set aside and stays; see [`list_unreadable`](Self::list_unreadable).
     ///
     /// # Errors
     ///
@@ -55,10 +97,26 @@ impl {{ context }} {
         write_id: Uuid,
     ) -> Result<Revision> {
         let owner = scope.owner()?;
-        let data = serializer::to_text(state).map_err(|error| Error::Invalid(error.to_string()))?;
-        self.store
-            .save_agent_state(&owner, conversation_id, &data, expect, write_id)
-            .await
+        let rows = state
+            .to_rows(conversation_id, expect)
+            .map_err(|error| Error::Invalid(error.to_string()))?;
+        let outcome = self
+            .store
+            .save_agent_state(&owner, conversation_id, &rows, expect, write_id)
+            .await?;
+        match outcome {
+            SaveOutcome::Written(revision) => {
+                let point = SavePoint {
+                    conversation_id,
+                    revision,
+                    write_id,
+                };
+                state.remember(&rows, point);
+                Ok(revision)
+            }
+            // The state may have changed since the earlier call.
+            SaveOutcome::Repeated(revision) => Ok(revision),
+        }
     }
 
     /// Reads the agent state that was saved last.
@@ -85,8 +143,8 @@ impl {{ context }} {
         }
     }
 
-    /// Only the todos of the saved state, for a page that does not start the agent. Without a state
-    /// there are none.
+    /// Only the todos of the saved state, for a page that does not start the agent. The messages
+    /// are not read. Without a state there are no todos.
     ///
     /// # Errors
     ///
@@ -99,57 +157,74 @@ impl {{ context }} {
         conversation_id: Uuid,
     ) -> Result<Vec<Todo>> {
         let owner = scope.owner()?;
-        match self.store.load_agent_state(&owner, conversation_id, "").await? {
-            Loaded::Saved { state, .. } => Ok(state.todos),
-            Loaded::Unreadable { error, .. } => Err(error.into()),
-            Loaded::Nothing => Ok(Vec::new()),
-        }
+        self.store.load_todos(&owner, conversation_id).await
     }
 
-    /// Swaps the agent state with the unreadable one that was set aside, to the byte. Calling it
-    /// again undoes it.
+    /// The states that were set aside, oldest epoch first.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation or nothing is set aside in it.
+    /// [`Error::NotFound`] if the owner has no such conversation.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
-    pub async fn restore_unreadable(
+    pub async fn list_unreadable(
         &self,
         scope: &impl OwnerScope,
         conversation_id: Uuid,
-    ) -> Result<Revision> {
+    ) -> Result<Vec<UnreadableState>> {
         let owner = scope.owner()?;
-        self.store.restore_unreadable(&owner, conversation_id).await
+        self.store.list_unreadable(&owner, conversation_id).await
     }
 
-    /// The bytes of the unreadable state that was set aside, for a repair by hand.
+    /// The bytes of a state that was set aside, for a repair by hand.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation or nothing is set aside in it.
+    /// [`Error::NotFound`] if the owner has no such conversation, or no such state is set aside in
+    /// it.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn load_unreadable(
         &self,
         scope: &impl OwnerScope,
         conversation_id: Uuid,
-    ) -> Result<Vec<u8>> {
+        epoch: i64,
+    ) -> Result<UnreadableData> {
         let owner = scope.owner()?;
-        self.store.load_unreadable(&owner, conversation_id).await
+        self.store.load_unreadable(&owner, conversation_id, epoch).await
     }
 
-    /// Deletes the unreadable state that was set aside. This cannot be undone.
+    /// Makes a state that was set aside the current one again, to the byte. The current one is set
+    /// aside in turn, also if it can be read.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation or nothing is set aside in it.
+    /// [`Error::NotFound`] if the owner has no such conversation, or no such state is set aside in
+    /// it.
+    #[instrument(level = "debug", skip_all, fields(%conversation_id))]
+    pub async fn restore_unreadable(
+        &self,
+        scope: &impl OwnerScope,
+        conversation_id: Uuid,
+        epoch: i64,
+    ) -> Result<Revision> {
+        let owner = scope.owner()?;
+        self.store.restore_unreadable(&owner, conversation_id, epoch).await
+    }
+
+    /// Deletes a state that was set aside, with its messages. This cannot be undone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the owner has no such conversation, or no such state is set aside in
+    /// it.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn discard_unreadable(
         &self,
         scope: &impl OwnerScope,
         conversation_id: Uuid,
+        epoch: i64,
     ) -> Result<()> {
         let owner = scope.owner()?;
-        self.store.discard_unreadable(&owner, conversation_id).await
+        self.store.discard_unreadable(&owner, conversation_id, epoch).await
     }
 
     /// Sets whether the agent waits for a person's decision.

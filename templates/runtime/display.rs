@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::json::Object;
 use super::message::{Content, Message, MessageStatus, PartKind, ToolCall, ToolResult};
 
 /// One part of a message as a page shows it. A context stores it as a display message.
@@ -58,11 +57,12 @@ pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     items.extend(message.tool_calls.iter().map(call_item));
     items.extend(message.tool_results.iter().map(result_item));
     if let (Some(last), Some(reason)) = (items.last_mut(), stop_reason(message)) {
-        let metadata = Object::new(&last.metadata).set("stop_reason", reason);
-        let details = metadata_value(message, "stop_details");
-        last.metadata = metadata
-            .set_some("stop_details", details.cloned())
-            .into_map();
+        last.metadata
+            .extend(metadata([("stop_reason", reason.into())]));
+        if let Some(details) = metadata_value(message, "stop_details") {
+            let details = metadata([("stop_details", details.clone())]);
+            last.metadata.extend(details);
+        }
     }
     items
 }
@@ -76,34 +76,43 @@ fn text_item(kind: DisplayKind, text: &str) -> DisplayItem {
 }
 
 fn call_item(call: &ToolCall) -> DisplayItem {
-    let metadata = Object::new(&Map::new())
-        .set("call_id", call.call_id.clone())
-        .set("name", call.name.clone())
-        .set("arguments", call.arguments.clone())
-        .set("display_text", call.display_text.clone());
+    let metadata = metadata([
+        ("call_id", call.call_id.clone().into()),
+        ("name", call.name.clone().into()),
+        ("arguments", call.arguments.clone().into()),
+        ("display_text", call.display_text.clone().into()),
+    ]);
     DisplayItem {
         kind: DisplayKind::ToolCall {
             call_id: call.call_id.clone(),
         },
         content: call.display_text.as_ref().unwrap_or(&call.name).clone(),
-        metadata: metadata.into_map(),
+        metadata,
     }
 }
 
 fn result_item(result: &ToolResult) -> DisplayItem {
-    let metadata = Object::new(&Map::new())
-        .set("tool_call_id", result.tool_call_id.clone())
-        .set("name", result.name.clone())
-        .set("is_error", result.is_error)
-        .set("is_interrupt", result.is_interrupt);
+    let metadata = metadata([
+        ("tool_call_id", result.tool_call_id.clone().into()),
+        ("name", result.name.clone().into()),
+        ("is_error", result.is_error.into()),
+        ("is_interrupt", result.is_interrupt.into()),
+    ]);
     let content = result.content.as_ref().map(Content::text);
     DisplayItem {
         kind: DisplayKind::ToolResult {
             call_id: result.tool_call_id.clone(),
         },
         content: content.unwrap_or_default(),
-        metadata: metadata.into_map(),
+        metadata,
     }
+}
+
+fn metadata<const N: usize>(entries: [(&str, Value); N]) -> Map<String, Value> {
+    let entries = entries.into_iter();
+    entries
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
 }
 
 /// Why the model stopped early, if it did.

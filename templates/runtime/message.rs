@@ -2,13 +2,12 @@
 
 use std::str::FromStr;
 
-use serde::de::Error as _;
+use serde::de::{self, MapAccess, SeqAccess};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::json::{Fields, Object};
-use super::json::{read_list, too_deep, too_deep_in, too_deep_item, unexpected, write_list};
-use super::serializer::ReadError;
+use super::json::{Fields, FromJson, Object, Path, Reader};
+use super::json::{deserialize, too_deep, too_deep_in, too_deep_item};
 
 /// A message as it is sent to a model or received from one.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,64 +77,67 @@ impl Message {
         }
     }
 
-    pub(super) fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
-        let mut fields = Fields::new(path, value)?;
-        let role = fields.string("role")?;
-        let role = Role::try_from(role)
-            .map_err(|error| ReadError::damaged(&fields.path_of("role"), error.to_string()))?;
-        let content = fields.optional("content", Content::from_json)?;
-        let status = fields.optional_string("status")?;
-        let mut message = Self {
-            role,
-            content,
-            status: status.map_or(MessageStatus::Complete, MessageStatus::parse),
-            tool_calls: fields.list("tool_calls", ToolCall::from_json)?,
-            tool_results: fields.list("tool_results", ToolResult::from_json)?,
-            metadata: fields.optional_object("metadata")?,
-            extra: fields.rest(),
-        };
+    /// The path of a value that is nested too deeply, if there is one.
+    pub(super) fn too_deep(&self, path: Path<'_>) -> Option<String> {
+        let key = |key| Path::Key(&path, key);
+        too_deep_in(path, &self.extra)
+            .or_else(|| too_deep_in(key("metadata"), self.metadata.as_ref()?))
+            .or_else(|| self.content.as_ref()?.too_deep(key("content")))
+            .or_else(|| too_deep_item(key("tool_calls"), &self.tool_calls, ToolCall::too_deep))
+            .or_else(|| {
+                too_deep_item(
+                    key("tool_results"),
+                    &self.tool_results,
+                    ToolResult::too_deep,
+                )
+            })
+    }
+}
+
+impl FromJson for Message {
+    const EXPECTED: &'static str = "an object";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: Fields<'_, A>) -> Result<Self, A::Error> {
+        let mut role = None;
+        let mut message = Self::new(Role::User, None);
+        while let Some(key) = fields.next_key()? {
+            match &*key {
+                "role" => role = fields.required("role")?,
+                "content" => message.content = fields.optional("content")?,
+                "status" => {
+                    let status = fields.optional("status")?;
+                    message.status = status.unwrap_or(MessageStatus::Complete);
+                }
+                "tool_calls" => message.tool_calls = fields.list("tool_calls")?,
+                "tool_results" => message.tool_results = fields.list("tool_results")?,
+                "metadata" => message.metadata = fields.optional_object("metadata")?,
+                _ => fields.keep(key)?,
+            }
+        }
+        message.role = fields.found("role", role)?;
+        message.extra = fields.rest;
         // It is always written, also if it is null.
         drop(message.extra.remove("content"));
         Ok(message)
-    }
-
-    pub(super) fn to_json(&self) -> Value {
-        Object::new(&self.extra)
-            .set("role", self.role.as_str())
-            .set("content", self.content.as_ref().map(Content::to_json))
-            .set("status", self.status.as_str())
-            .set_list("tool_calls", &self.tool_calls, ToolCall::to_json)
-            .set_list("tool_results", &self.tool_results, ToolResult::to_json)
-            .set_some("metadata", self.metadata.clone())
-            .into()
-    }
-
-    /// The path of a value that is nested too deeply, if there is one.
-    pub(super) fn too_deep(&self, path: &str) -> Option<String> {
-        too_deep_in(path, &self.extra)
-            .or_else(|| too_deep_in(&format!("{path}.metadata"), self.metadata.as_ref()?))
-            .or_else(|| self.content.as_ref()?.too_deep(&format!("{path}.content")))
-            .or_else(|| {
-                let path = format!("{path}.tool_calls");
-                too_deep_item(&path, &self.tool_calls, ToolCall::too_deep)
-            })
-            .or_else(|| {
-                let path = format!("{path}.tool_results");
-                too_deep_item(&path, &self.tool_results, ToolResult::too_deep)
-            })
     }
 }
 
 impl Serialize for Message {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_json().serialize(serializer)
+        let mut object = Object::new(serializer, &self.extra)?;
+        object.set("role", self.role.as_str())?;
+        object.set("content", &self.content)?;
+        object.set("status", self.status.as_str())?;
+        object.set_list("tool_calls", &self.tool_calls)?;
+        object.set_list("tool_results", &self.tool_results)?;
+        object.set_some("metadata", self.metadata.as_ref())?;
+        object.end()
     }
 }
 
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        Self::from_json("message", value).map_err(D::Error::custom)
+        deserialize("message", deserializer)
     }
 }
 
@@ -177,6 +179,15 @@ impl FromStr for Role {
     }
 }
 
+impl FromJson for Role {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(at: Reader<'_>, text: &str) -> Result<Self, E> {
+        text.parse()
+            .map_err(|error: UnknownRole| at.damaged(error.to_string()))
+    }
+}
+
 /// For columns: `#[sqlx(try_from = "String")]`.
 impl TryFrom<String> for Role {
     type Error = UnknownRole;
@@ -215,14 +226,18 @@ impl MessageStatus {
             Self::Other(other) => other,
         }
     }
+}
 
-    fn parse(text: String) -> Self {
-        match text.as_str() {
+impl FromJson for MessageStatus {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(match text {
             "complete" => Self::Complete,
             "cancelled" => Self::Cancelled,
             "length" => Self::Length,
-            _ => Self::Other(text),
-        }
+            _ => Self::Other(text.to_owned()),
+        })
     }
 }
 
@@ -250,25 +265,31 @@ impl Content {
         }
     }
 
-    fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
-        match value {
-            Value::String(text) => Ok(Self::Text(text)),
-            Value::Array(parts) => read_list(path, parts, ContentPart::from_json).map(Self::Parts),
-            other => Err(unexpected(path, "a string or an array", &other)),
-        }
-    }
-
-    fn to_json(&self) -> Value {
-        match self {
-            Self::Text(text) => text.clone().into(),
-            Self::Parts(parts) => write_list(parts, ContentPart::to_json),
-        }
-    }
-
-    fn too_deep(&self, path: &str) -> Option<String> {
+    fn too_deep(&self, path: Path<'_>) -> Option<String> {
         match self {
             Self::Text(_) => None,
             Self::Parts(parts) => too_deep_item(path, parts, ContentPart::too_deep),
+        }
+    }
+}
+
+impl FromJson for Content {
+    const EXPECTED: &'static str = "a string or an array";
+
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(Self::Text(text.to_owned()))
+    }
+
+    fn from_list<'de, A: SeqAccess<'de>>(at: Reader<'_>, items: A) -> Result<Self, A::Error> {
+        FromJson::from_list(at, items).map(Self::Parts)
+    }
+}
+
+impl Serialize for Content {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => text.serialize(serializer),
+            Self::Parts(parts) => parts.serialize(serializer),
         }
     }
 }
@@ -317,27 +338,41 @@ impl ContentPart {
         }
     }
 
-    fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
-        let mut fields = Fields::new(path, value)?;
+    fn too_deep(&self, path: Path<'_>) -> Option<String> {
+        too_deep_in(path, &self.extra)
+            .or_else(|| too_deep_in(Path::Key(&path, "options"), self.options.as_ref()?))
+    }
+}
+
+impl FromJson for ContentPart {
+    const EXPECTED: &'static str = "an object";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: Fields<'_, A>) -> Result<Self, A::Error> {
+        let (mut kind, mut content, mut options) = (None, None, None);
+        while let Some(key) = fields.next_key()? {
+            match &*key {
+                "type" => kind = fields.required("type")?,
+                "content" => content = fields.optional("content")?,
+                "options" => options = fields.optional_object("options")?,
+                _ => fields.keep(key)?,
+            }
+        }
         Ok(Self {
-            kind: PartKind::parse(fields.string("type")?),
-            content: fields.optional_string("content")?,
-            options: fields.optional_object("options")?,
-            extra: fields.rest(),
+            kind: fields.found("type", kind)?,
+            content,
+            options,
+            extra: fields.rest,
         })
     }
+}
 
-    fn to_json(&self) -> Value {
-        Object::new(&self.extra)
-            .set("type", self.kind.as_str())
-            .set_some("content", self.content.clone())
-            .set_some("options", self.options.clone())
-            .into()
-    }
-
-    fn too_deep(&self, path: &str) -> Option<String> {
-        too_deep_in(path, &self.extra)
-            .or_else(|| too_deep_in(&format!("{path}.options"), self.options.as_ref()?))
+impl Serialize for ContentPart {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = Object::new(serializer, &self.extra)?;
+        object.set("type", self.kind.as_str())?;
+        object.set_some("content", self.content.as_ref())?;
+        object.set_some("options", self.options.as_ref())?;
+        object.end()
     }
 }
 
@@ -374,17 +409,21 @@ impl PartKind {
             Self::Other(other) => other,
         }
     }
+}
 
-    fn parse(text: String) -> Self {
-        match text.as_str() {
+impl FromJson for PartKind {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(match text {
             "text" => Self::Text,
             "thinking" => Self::Thinking,
             "image" => Self::Image,
             "image_url" => Self::ImageUrl,
             "file" => Self::File,
             "file_url" => Self::FileUrl,
-            _ => Self::Other(text),
-        }
+            _ => Self::Other(text.to_owned()),
+        })
     }
 }
 
@@ -425,38 +464,57 @@ impl ToolCall {
         }
     }
 
-    fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
-        let mut fields = Fields::new(path, value)?;
-        let kind = fields.optional_string("type")?;
-        let status = fields.optional_string("status")?;
+    fn too_deep(&self, path: Path<'_>) -> Option<String> {
+        let key = |key| Path::Key(&path, key);
+        too_deep_in(path, &self.extra)
+            .or_else(|| too_deep(key("arguments"), self.arguments.as_ref()?))
+            .or_else(|| too_deep_in(key("metadata"), self.metadata.as_ref()?))
+    }
+}
+
+impl FromJson for ToolCall {
+    const EXPECTED: &'static str = "an object";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: Fields<'_, A>) -> Result<Self, A::Error> {
+        let (mut call_id, mut name) = (None, None);
+        let (mut arguments, mut display_text, mut metadata) = (None, None, None);
+        let (mut status, mut kind) = (None, None);
+        while let Some(key) = fields.next_key()? {
+            match &*key {
+                "call_id" => call_id = fields.required("call_id")?,
+                "name" => name = fields.required("name")?,
+                "arguments" => arguments = Some(fields.value()?),
+                "display_text" => display_text = fields.optional("display_text")?,
+                "status" => status = fields.optional("status")?,
+                "type" => kind = fields.optional("type")?,
+                "metadata" => metadata = fields.optional_object("metadata")?,
+                _ => fields.keep(key)?,
+            }
+        }
         Ok(Self {
-            call_id: fields.string("call_id")?,
-            name: fields.string("name")?,
-            arguments: fields.take("arguments"),
-            display_text: fields.optional_string("display_text")?,
-            status: status.map_or(ToolCallStatus::Complete, ToolCallStatus::parse),
+            call_id: fields.found("call_id", call_id)?,
+            name: fields.found("name", name)?,
+            arguments,
+            display_text,
+            status: status.unwrap_or(ToolCallStatus::Complete),
             kind: kind.unwrap_or_else(|| FUNCTION.into()),
-            metadata: fields.optional_object("metadata")?,
-            extra: fields.rest(),
+            metadata,
+            extra: fields.rest,
         })
     }
+}
 
-    fn to_json(&self) -> Value {
-        Object::new(&self.extra)
-            .set("call_id", self.call_id.clone())
-            .set("name", self.name.clone())
-            .set("status", self.status.as_str())
-            .set("type", self.kind.clone())
-            .set_some("arguments", self.arguments.clone())
-            .set_some("display_text", self.display_text.clone())
-            .set_some("metadata", self.metadata.clone())
-            .into()
-    }
-
-    fn too_deep(&self, path: &str) -> Option<String> {
-        too_deep_in(path, &self.extra)
-            .or_else(|| too_deep(&format!("{path}.arguments"), self.arguments.as_ref()?))
-            .or_else(|| too_deep_in(&format!("{path}.metadata"), self.metadata.as_ref()?))
+impl Serialize for ToolCall {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = Object::new(serializer, &self.extra)?;
+        object.set("call_id", &self.call_id)?;
+        object.set("name", &self.name)?;
+        object.set("status", self.status.as_str())?;
+        object.set("type", &self.kind)?;
+        object.set_some("arguments", self.arguments.as_ref())?;
+        object.set_some("display_text", self.display_text.as_ref())?;
+        object.set_some("metadata", self.metadata.as_ref())?;
+        object.end()
     }
 }
 
@@ -481,13 +539,17 @@ impl ToolCallStatus {
             Self::Other(other) => other,
         }
     }
+}
 
-    fn parse(text: String) -> Self {
-        match text.as_str() {
+impl FromJson for ToolCallStatus {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(match text {
             "incomplete" => Self::Incomplete,
             "complete" => Self::Complete,
-            _ => Self::Other(text),
-        }
+            _ => Self::Other(text.to_owned()),
+        })
     }
 }
 
@@ -555,50 +617,71 @@ impl ToolResult {
         data.is_some_and(|data| !data.is_null())
     }
 
-    /// Turns an interrupt into an error that the model can read.
-    pub(super) fn demote(&mut self, reason: &str) {
-        self.content = Some(Content::Text(reason.to_owned()));
-        self.is_error = true;
-        self.is_interrupt = false;
-        self.interrupt_data = None;
-        drop(self.extra.remove(ELIXIR_DATA));
+    /// An error that the model can read, in place of an interrupt.
+    pub(super) fn demoted(&self, reason: &str) -> Self {
+        let mut extra = self.extra.clone();
+        drop(extra.remove(ELIXIR_DATA));
+        Self {
+            content: Some(Content::Text(reason.to_owned())),
+            is_error: true,
+            is_interrupt: false,
+            interrupt_data: None,
+            extra,
+            ..self.clone()
+        }
     }
 
-    fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
-        let mut fields = Fields::new(path, value)?;
-        let kind = fields.optional_string("type")?;
+    fn too_deep(&self, path: Path<'_>) -> Option<String> {
+        let key = |key| Path::Key(&path, key);
+        too_deep_in(path, &self.extra)
+            .or_else(|| too_deep(key("interrupt_data"), self.interrupt_data.as_ref()?))
+            .or_else(|| self.content.as_ref()?.too_deep(key("content")))
+    }
+}
+
+impl FromJson for ToolResult {
+    const EXPECTED: &'static str = "an object";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: Fields<'_, A>) -> Result<Self, A::Error> {
+        let (mut tool_call_id, mut name, mut kind) = (None, None, None);
+        let (mut content, mut interrupt_data) = (None, None);
+        let (mut is_error, mut is_interrupt) = (false, false);
+        while let Some(key) = fields.next_key()? {
+            match &*key {
+                "tool_call_id" => tool_call_id = fields.required("tool_call_id")?,
+                "name" => name = fields.optional("name")?,
+                "type" => kind = fields.optional("type")?,
+                "content" => content = fields.optional("content")?,
+                "interrupt_data" => interrupt_data = Some(fields.value()?),
+                "is_error" => is_error = fields.bool("is_error")?,
+                "is_interrupt" => is_interrupt = fields.bool("is_interrupt")?,
+                _ => fields.keep(key)?,
+            }
+        }
         Ok(Self {
-            content: fields.optional("content", Content::from_json)?,
-            tool_call_id: fields.string("tool_call_id")?,
-            name: fields.optional_string("name")?,
-            is_error: fields.bool("is_error")?,
-            is_interrupt: fields.bool("is_interrupt")?,
-            interrupt_data: fields.take("interrupt_data"),
+            tool_call_id: fields.found("tool_call_id", tool_call_id)?,
+            name,
+            content,
+            is_error,
+            is_interrupt,
+            interrupt_data,
             kind: kind.unwrap_or_else(|| FUNCTION.into()),
-            extra: fields.rest(),
+            extra: fields.rest,
         })
     }
+}
 
-    fn to_json(&self) -> Value {
-        Object::new(&self.extra)
-            .set("tool_call_id", self.tool_call_id.clone())
-            .set("is_error", self.is_error)
-            .set("is_interrupt", self.is_interrupt)
-            .set("type", self.kind.clone())
-            .set_some("name", self.name.clone())
-            .set_some("content", self.content.as_ref().map(Content::to_json))
-            .set_some("interrupt_data", self.interrupt_data.clone())
-            .into()
-    }
-
-    fn too_deep(&self, path: &str) -> Option<String> {
-        let data = || {
-            let data = self.interrupt_data.as_ref()?;
-            too_deep(&format!("{path}.interrupt_data"), data)
-        };
-        too_deep_in(path, &self.extra)
-            .or_else(data)
-            .or_else(|| self.content.as_ref()?.too_deep(&format!("{path}.content")))
+impl Serialize for ToolResult {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = Object::new(serializer, &self.extra)?;
+        object.set("tool_call_id", &self.tool_call_id)?;
+        object.set("is_error", &self.is_error)?;
+        object.set("is_interrupt", &self.is_interrupt)?;
+        object.set("type", &self.kind)?;
+        object.set_some("name", self.name.as_ref())?;
+        object.set_some("content", self.content.as_ref())?;
+        object.set_some("interrupt_data", self.interrupt_data.as_ref())?;
+        object.end()
     }
 }
 

@@ -120,7 +120,7 @@
 //! use session::{AgentSession, Coordinator};
 //!
 //! /// A model that asks for the weather before it answers.
-//! async fn ask_model(messages: Vec<Message>) -> Message {
+//! async fn ask_model(messages: Messages) -> Message {
 //!     if messages.iter().any(|message| !message.tool_results.is_empty()) {
 //!         Message::assistant("Take an umbrella.")
 //!     } else {
@@ -198,10 +198,12 @@ mod display;
 mod extensions;
 mod json;
 mod message;
+pub mod messages;
 mod persistence;
 pub mod serializer;
 pub mod session;
 mod state;
+pub mod stored;
 mod todo;
 
 pub use self::display::display_items;
@@ -211,6 +213,7 @@ pub use self::message::{
     Content, ContentPart, Message, MessageStatus, PartKind, Role, ToolCall, ToolCallStatus,
     ToolResult, UnknownRole,
 };
+pub use self::messages::Messages;
 pub use self::persistence::{
     AgentPersistence, Expect, Failure, Lifecycle, LoadContext, Loaded, PersistContext, Revision,
     SessionPersistence,

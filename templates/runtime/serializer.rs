@@ -1,12 +1,15 @@
 //! The stored form of a [`State`]: a versioned JSON envelope, the same as that of the Elixir library.
 
 use chrono::{SecondsFormat, Utc};
-use serde_json::{Map, Value};
+use serde::de::{MapAccess, SeqAccess};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
-use super::json::{Fields, MAX_DEPTH, Object};
-use super::json::{fits, too_deep_in, too_deep_item, unexpected, write_list};
+use super::json::{Fields, FromJson, MAX_DEPTH, Object, Path, Reader};
+use super::json::{from_slice, from_value, kind, too_deep_in, too_deep_item};
 use super::message::Message;
 use super::state::State;
+use super::stored::{Header, HeaderState};
 use super::todo::Todo;
 
 /// Why a stored state cannot be read.
@@ -14,7 +17,7 @@ use super::todo::Todo;
 #[non_exhaustive]
 pub enum ReadError {
     /// A newer version of the application wrote it.
-    #[error("the state has version {version}; this code reads versions up to {VERSION}")]
+    #[error("the state has version {version}, which this code does not read")]
     FutureVersion {
         /// The version in the envelope.
         version: u64,
@@ -49,22 +52,32 @@ pub struct TooDeep {
 
 const VERSION: i32 = 2;
 
-/// `MIGRATIONS[n]` turns a state of version `n + 1` into one of version `n + 2`.
-const MIGRATIONS: &[fn(&mut Map<String, Value>)] = &[rename_task_argument];
+/// The version of a header whose messages are rows. Code that knows no rows refuses it.
+const STORED_VERSION: i32 = 3;
 
-/// The version that is written.
+/// `MIGRATIONS[n]` turns a state of version `n + 1` into one of version `n + 2`.
+const MIGRATIONS: &[fn(&mut State)] = &[rename_task_argument];
+
+/// The version of the envelope.
 #[must_use]
 pub fn current_version() -> i32 {
     VERSION
 }
 
-/// The envelope as JSON text, as it is stored.
+/// The version of a header whose messages are rows: [`Rows::header`](super::stored::Rows).
+#[must_use]
+pub fn stored_version() -> i32 {
+    STORED_VERSION
+}
+
+/// The envelope as JSON text.
 ///
 /// # Errors
 ///
 /// [`TooDeep`] if a value is nested too deeply to be read back.
 pub fn to_text(state: &State) -> Result<String, TooDeep> {
-    serialize_server_state(state).map(|envelope| envelope.to_string())
+    check_depth(state)?;
+    Ok(text(&Envelope::of(state)))
 }
 
 /// Reads the text of an envelope.
@@ -73,9 +86,16 @@ pub fn to_text(state: &State) -> Result<String, TooDeep> {
 ///
 /// [`ReadError`] if it is damaged, or has a version that this code does not know.
 pub fn from_bytes(agent_id: impl Into<String>, bytes: &[u8]) -> Result<State, ReadError> {
-    let data = serde_json::from_slice(bytes)
-        .map_err(|error| ReadError::damaged("", format!("invalid JSON: {error}")))?;
-    deserialize_server_state(agent_id, data)
+    read_text(bytes, VERSION)?.into_state(agent_id)
+}
+
+/// Reads a stored header: one whose messages are rows, or an envelope.
+///
+/// # Errors
+///
+/// [`ReadError`] if it is damaged, or has a version that this code does not know.
+pub fn read_stored(agent_id: impl Into<String>, header: &[u8]) -> Result<Header, ReadError> {
+    read_text(header, STORED_VERSION)?.into_header(agent_id)
 }
 
 /// The envelope: version, state, time, pending message.
@@ -84,14 +104,8 @@ pub fn from_bytes(agent_id: impl Into<String>, bytes: &[u8]) -> Result<State, Re
 ///
 /// [`TooDeep`] if a value is nested too deeply to be read back.
 pub fn serialize_server_state(state: &State) -> Result<Value, TooDeep> {
-    let now = Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true);
-    let pending = state.pending_message.as_ref();
-    let envelope = Object::new(&state.envelope)
-        .set("version", VERSION)
-        .set("state", state_to_json(state))
-        .set("serialized_at", now)
-        .set_some("pending_message", pending.map(Message::to_json));
-    checked(envelope.into(), state)
+    check_depth(state)?;
+    Ok(tree(&Envelope::of(state)))
 }
 
 /// The `state` part of the envelope: messages, todos and metadata.
@@ -100,7 +114,8 @@ pub fn serialize_server_state(state: &State) -> Result<Value, TooDeep> {
 ///
 /// [`TooDeep`] if a value is nested too deeply to be read back.
 pub fn serialize_state(state: &State) -> Result<Value, TooDeep> {
-    checked(state_to_json(state), state)
+    check_depth(state)?;
+    Ok(tree(&Part { state, rows: false }))
 }
 
 /// Reads an envelope. Interrupts stay as they are.
@@ -112,18 +127,9 @@ pub fn deserialize_server_state(
     agent_id: impl Into<String>,
     data: Value,
 ) -> Result<State, ReadError> {
-    let mut fields = Fields::new("", data)?;
-    let version = read_version(&mut fields)?;
-    let Some(data) = fields.present("state") else {
-        let reason = "expected an object, found nothing";
-        return Err(ReadError::damaged("state", reason));
-    };
-    let mut state = state_from_json(data, version)?;
-    state.agent_id = Some(agent_id.into());
-    state.pending_message = fields.optional("pending_message", Message::from_json)?;
-    drop(fields.take("serialized_at"));
-    state.envelope = fields.rest();
-    Ok(state)
+    let _ = read_version(data.get("version"), VERSION)?;
+    let envelope: ReadEnvelope = from_value(Path::Root(""), data)?;
+    envelope.into_state(agent_id)
 }
 
 /// Reads an envelope, or its `state` part alone. The part does not state its version, so it is
@@ -136,78 +142,299 @@ pub fn deserialize_state(agent_id: impl Into<String>, data: Value) -> Result<Sta
     if data.get("state").is_some_and(Value::is_object) && data.get("messages").is_none() {
         return deserialize_server_state(agent_id, data);
     }
-    let mut state = state_from_json(data, 1)?;
+    let part: ReadPart = from_value(Path::Root("state"), data)?;
+    let mut state = part.into_state(1)?;
     state.agent_id = Some(agent_id.into());
     Ok(state)
 }
 
-fn state_to_json(state: &State) -> Value {
-    Object::new(&state.extra)
-        .set("messages", write_list(&state.messages, Message::to_json))
-        .set("todos", write_list(&state.todos, Todo::to_json))
-        .set("metadata", state.metadata.clone())
-        .into()
+/// The envelope without messages, for [`Rows`](super::stored::Rows).
+pub(super) fn header_to_text(state: &State) -> Result<String, TooDeep> {
+    check_depth_of_header(state)?;
+    let header = Envelope {
+        version: STORED_VERSION,
+        part: Part { state, rows: true },
+    };
+    Ok(text(&header))
+}
+
+/// A message as a row.
+pub(super) fn message_to_text(message: &Message, position: usize) -> Result<String, TooDeep> {
+    match message.too_deep(Path::Index(&MESSAGES, position)) {
+        Some(path) => Err(TooDeep { path }),
+        None => Ok(text(message)),
+    }
+}
+
+/// Reads the row of a message.
+pub(super) fn message_from_bytes(bytes: &[u8], position: usize) -> Result<Message, ReadError> {
+    from_slice(Path::Index(&MESSAGES, position), bytes)
+}
+
+const MESSAGES: Path<'static> = Path::Root("state.messages");
+
+/// An envelope to be written.
+struct Envelope<'a> {
+    version: i32,
+    part: Part<'a>,
+}
+
+impl<'a> Envelope<'a> {
+    fn of(state: &'a State) -> Self {
+        Self {
+            version: VERSION,
+            part: Part { state, rows: false },
+        }
+    }
+}
+
+impl Serialize for Envelope<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let state = self.part.state;
+        let now = Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true);
+        let mut object = Object::new(serializer, &state.envelope)?;
+        object.set("version", &self.version)?;
+        object.set("state", &self.part)?;
+        object.set("serialized_at", &now)?;
+        object.set_some("pending_message", state.pending_message.as_ref())?;
+        object.end()
+    }
+}
+
+/// The `state` part of an envelope to be written, with the messages or with their number.
+struct Part<'a> {
+    state: &'a State,
+    rows: bool,
+}
+
+impl Serialize for Part<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let state = self.state;
+        let mut object = Object::new(serializer, &state.extra)?;
+        if self.rows {
+            object.set("messages", &json!({ "count": state.messages.len() }))?;
+        } else {
+            object.set("messages", &state.messages)?;
+        }
+        object.set("todos", &state.todos)?;
+        object.set("metadata", &state.metadata)?;
+        object.end()
+    }
+}
+
+/// Cannot fail: a state has nothing that JSON does not have.
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("a state can be written as JSON")
+}
+
+fn tree(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).expect("a state can be written as JSON")
+}
+
+fn read_text(bytes: &[u8], newest: i32) -> Result<ReadEnvelope, ReadError> {
+    let root = Path::Root("");
+    from_slice(root, bytes).or_else(|error| {
+        // A newer version may have another form.
+        if let Ok(ReadVersion(version)) = from_slice(root, bytes) {
+            let _ = read_version(version.as_ref(), newest)?;
+        }
+        Err(error)
+    })
 }
 
 /// An envelope without a version has version 1.
-fn read_version(fields: &mut Fields) -> Result<u64, ReadError> {
-    let Some(found) = fields.present("version") else {
+fn read_version(found: Option<&Value>, newest: i32) -> Result<u64, ReadError> {
+    let Some(found) = found.filter(|found| !found.is_null()) else {
         return Ok(1);
     };
-    // It may be written as `3.0`, or be too large for an integer.
+    // It may be written as `4.0`, or be too large for an integer.
     let is_future = found
         .as_f64()
-        .is_some_and(|version| version > f64::from(VERSION));
+        .is_some_and(|version| version > f64::from(newest));
     match found.as_u64() {
         version if is_future => Err(ReadError::FutureVersion {
             version: version.unwrap_or(u64::MAX),
         }),
         Some(version) if version > 0 => Ok(version),
-        _ => Err(unexpected("version", "a version number", &found)),
+        _ => Err(unexpected("version", "a version number", kind(found))),
     }
 }
 
-fn state_from_json(data: Value, version: u64) -> Result<State, ReadError> {
-    let Value::Object(mut map) = data else {
-        return Err(unexpected("state", "an object", &data));
-    };
-    let done = usize::try_from(version - 1).unwrap_or(MIGRATIONS.len());
-    for migrate in MIGRATIONS.iter().skip(done) {
-        migrate(&mut map);
+fn unexpected(path: &str, expected: &str, found: &str) -> ReadError {
+    ReadError::damaged(path, format!("expected {expected}, found {found}"))
+}
+
+/// The version alone.
+struct ReadVersion(Option<Value>);
+
+impl FromJson for ReadVersion {
+    const EXPECTED: &'static str = "an object";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: Fields<'_, A>) -> Result<Self, A::Error> {
+        let mut version = None;
+        while let Some(key) = fields.next_key()? {
+            match &*key {
+                "version" => version = Some(fields.value()?),
+                _ => fields.skip()?,
+            }
+        }
+        Ok(Self(version))
     }
-    let mut fields = Fields::new("state", map.into())?;
-    let mut state = State {
-        messages: fields.list("messages", Message::from_json)?,
-        todos: fields.list("todos", Todo::from_json)?,
-        metadata: fields.optional_object("metadata")?.unwrap_or_default(),
-        ..State::default()
-    };
-    state.extra = fields.rest();
-    // They are always written, also if they are empty or null.
-    for key in ["messages", "todos", "metadata"] {
-        drop(state.extra.remove(key));
+}
+
+/// An envelope that was read.
+struct ReadEnvelope {
+    version: Option<Value>,
+    part: Option<ReadPart>,
+    pending_message: Option<Message>,
+    rest: Map<String, Value>,
+}
+
+impl FromJson for ReadEnvelope {
+    const EXPECTED: &'static str = "an object";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: Fields<'_, A>) -> Result<Self, A::Error> {
+        let (mut version, mut part, mut pending_message) = (None, None, None);
+        while let Some(key) = fields.next_key()? {
+            match &*key {
+                "version" => version = Some(fields.value()?),
+                "state" => part = fields.optional("state")?,
+                "serialized_at" => fields.skip()?,
+                "pending_message" => pending_message = fields.optional("pending_message")?,
+                _ => fields.keep(key)?,
+            }
+        }
+        Ok(Self {
+            version,
+            part,
+            pending_message,
+            rest: fields.rest,
+        })
     }
-    Ok(state)
+}
+
+impl ReadEnvelope {
+    /// An envelope with its messages inside.
+    fn into_state(self, agent_id: impl Into<String>) -> Result<State, ReadError> {
+        let version = read_version(self.version.as_ref(), VERSION)?;
+        let Some(part) = self.part else {
+            return Err(unexpected("state", "an object", "nothing"));
+        };
+        Ok(State {
+            agent_id: Some(agent_id.into()),
+            pending_message: self.pending_message,
+            envelope: self.rest,
+            ..part.into_state(version)?
+        })
+    }
+
+    fn into_header(mut self, agent_id: impl Into<String>) -> Result<Header, ReadError> {
+        if read_version(self.version.as_ref(), STORED_VERSION)? <= VERSION.unsigned_abs().into() {
+            return self.into_state(agent_id).map(Header::Whole);
+        }
+        let messages = self.part.as_mut().and_then(|part| part.messages.take());
+        let count = match messages {
+            Some(ReadMessages::Count(count)) => count.unwrap_or_default(),
+            Some(ReadMessages::Inside(_)) => {
+                return Err(unexpected("state.messages", "an object", "an array"));
+            }
+            None => return Err(unexpected("state.messages", "an object", "nothing")),
+        };
+        let number = count.as_u64().and_then(|count| count.try_into().ok());
+        let Some(number) = number else {
+            return Err(unexpected("state.messages.count", "a number", kind(&count)));
+        };
+        self.version = Some(VERSION.into());
+        let state = self.into_state(agent_id)?;
+        Ok(Header::Rows(HeaderState::new(state, number)))
+    }
+}
+
+/// The `state` part of an envelope that was read.
+struct ReadPart {
+    messages: Option<ReadMessages>,
+    /// Without messages.
+    state: State,
+}
+
+impl FromJson for ReadPart {
+    const EXPECTED: &'static str = "an object";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: Fields<'_, A>) -> Result<Self, A::Error> {
+        let (mut messages, mut state) = (None, State::new());
+        while let Some(key) = fields.next_key()? {
+            match &*key {
+                "messages" => messages = fields.optional("messages")?,
+                "todos" => state.todos = fields.list("todos")?,
+                "metadata" => {
+                    state.metadata = fields.optional_object("metadata")?.unwrap_or_default();
+                }
+                _ => fields.keep(key)?,
+            }
+        }
+        state.extra = fields.rest;
+        // They are always written, also if they are empty or null.
+        for key in ["messages", "todos", "metadata"] {
+            drop(state.extra.remove(key));
+        }
+        Ok(Self { messages, state })
+    }
+}
+
+impl ReadPart {
+    fn into_state(self, version: u64) -> Result<State, ReadError> {
+        let mut state = self.state;
+        state.messages = match self.messages {
+            Some(ReadMessages::Inside(messages)) => messages.into(),
+            Some(ReadMessages::Count(_)) => {
+                return Err(unexpected("state.messages", "an array", "an object"));
+            }
+            None => state.messages,
+        };
+        let done = usize::try_from(version - 1).unwrap_or(MIGRATIONS.len());
+        for migrate in MIGRATIONS.iter().skip(done) {
+            migrate(&mut state);
+        }
+        Ok(state)
+    }
+}
+
+/// The messages, or how many rows there are.
+enum ReadMessages {
+    Inside(Vec<Message>),
+    Count(Option<Value>),
+}
+
+impl FromJson for ReadMessages {
+    const EXPECTED: &'static str = "an array";
+
+    fn from_list<'de, A: SeqAccess<'de>>(at: Reader<'_>, items: A) -> Result<Self, A::Error> {
+        FromJson::from_list(at, items).map(Self::Inside)
+    }
+
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: Fields<'_, A>) -> Result<Self, A::Error> {
+        let mut count = None;
+        while let Some(key) = fields.next_key()? {
+            match &*key {
+                "count" => count = Some(fields.value()?),
+                _ => fields.skip()?,
+            }
+        }
+        Ok(Self::Count(count))
+    }
 }
 
 /// Version 1 to 2: the task tools take `task_name` instead of `subagent_type`.
-fn rename_task_argument(state: &mut Map<String, Value>) {
-    let messages = state.get_mut("messages").and_then(Value::as_array_mut);
-    let calls = messages
-        .into_iter()
-        .flatten()
-        .filter_map(|message| message.get_mut("tool_calls")?.as_array_mut())
-        .flatten();
-    for call in calls {
-        let is_task = call
-            .get("name")
-            .is_some_and(|name| name == "task" || name == "get_task_instructions");
-        let arguments = call.get_mut("arguments").and_then(Value::as_object_mut);
-        let Some(arguments) =
-            arguments.filter(|arguments| is_task && !arguments.contains_key("task_name"))
-        else {
+fn rename_task_argument(state: &mut State) {
+    let messages = state.messages.iter_mut();
+    for call in messages.flat_map(|message| &mut message.tool_calls) {
+        let is_task = call.name == "task" || call.name == "get_task_instructions";
+        let Some(Value::Object(arguments)) = call.arguments.as_mut().filter(|_| is_task) else {
             continue;
         };
+        if arguments.contains_key("task_name") {
+            continue;
+        }
         if let Some(name) = arguments.remove("subagent_type") {
             drop(arguments.insert("task_name".into(), name));
         }
@@ -215,22 +442,21 @@ fn rename_task_argument(state: &mut Map<String, Value>) {
 }
 
 /// Each free-form value may be nested to the limit, wherever it is; the levels around it do not
-/// count. JSON that is within the limit as a whole needs no further check.
-fn checked(json: Value, state: &State) -> Result<Value, TooDeep> {
-    if fits(&json, MAX_DEPTH) {
-        return Ok(json);
-    }
-    let path = too_deep_in("state.metadata", &state.metadata)
-        .or_else(|| too_deep_in("state", &state.extra))
-        .or_else(|| too_deep_in("envelope", &state.envelope))
-        .or_else(|| too_deep_item("state.messages", &state.messages, Message::too_deep))
-        .or_else(|| state.pending_message.as_ref()?.too_deep("pending_message"))
+/// count.
+fn check_depth(state: &State) -> Result<(), TooDeep> {
+    check_depth_of_header(state)?;
+    let path = too_deep_item(MESSAGES, &state.messages, Message::too_deep);
+    path.map_or(Ok(()), |path| Err(TooDeep { path }))
+}
+
+fn check_depth_of_header(state: &State) -> Result<(), TooDeep> {
+    let path = too_deep_in(Path::Root("state.metadata"), &state.metadata)
+        .or_else(|| too_deep_in(Path::Root("state"), &state.extra))
+        .or_else(|| too_deep_in(Path::Root("envelope"), &state.envelope))
         .or_else(|| {
-            let find = |todo: &Todo, path: &str| too_deep_in(path, &todo.extra);
-            too_deep_item("state.todos", &state.todos, find)
-        });
-    match path {
-        Some(path) => Err(TooDeep { path }),
-        None => Ok(json),
-    }
+            let pending = state.pending_message.as_ref()?;
+            pending.too_deep(Path::Root("pending_message"))
+        })
+        .or_else(|| too_deep_item(Path::Root("state.todos"), &state.todos, Todo::too_deep));
+    path.map_or(Ok(()), |path| Err(TooDeep { path }))
 }

@@ -6,8 +6,10 @@ use serde_json::{Map, Value};
 
 use super::extensions::Extensions;
 use super::message::{Message, ToolResult};
+use super::messages::Messages;
 use super::persistence::{AgentPersistence, Expect, LoadContext, Loaded};
 use super::serializer::{self, ReadError};
+use super::stored::StoredMessages;
 use super::todo::{Todo, TodoId, TodoStatus};
 
 /// The agent state: the conversation with the model, the todos, and the data of middleware.
@@ -19,7 +21,7 @@ pub struct State {
     /// Identifies the running agent. The caller who loads the state chooses it; it is not stored.
     pub agent_id: Option<String>,
     /// The conversation with the model, oldest message first.
-    pub messages: Vec<Message>,
+    pub messages: Messages,
     /// The tasks of the agent, in the agent's order.
     pub todos: Vec<Todo>,
     /// The data of middleware, each under its own key.
@@ -34,6 +36,8 @@ pub struct State {
     pub extra: Map<String, Value>,
     /// Keys of the envelope that this version does not know.
     pub envelope: Map<String, Value>,
+    /// The messages as they are stored, as far as this process knows.
+    pub stored_messages: StoredMessages,
 }
 
 /// Compares only what is stored.
@@ -73,9 +77,10 @@ impl State {
         self.messages.extend(messages);
     }
 
-    /// Replaces all messages.
+    /// Replaces all messages. Those that are equal to messages at the start or at the end of the old
+    /// list keep their ids.
     pub fn set_messages(&mut self, messages: Vec<Message>) {
-        self.messages = messages;
+        self.messages.replace(messages);
     }
 
     /// Replaces the todo with the same id in its position, or appends it.
@@ -149,7 +154,7 @@ impl State {
     /// metadata is merged key by key, also inside of objects.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
-        self.messages.extend(other.messages);
+        self.messages.append(other.messages);
         self.todos = other.todos;
         merge_objects(&mut self.metadata, other.metadata);
         self.agent_id = other.agent_id.or(self.agent_id);
@@ -166,28 +171,23 @@ impl State {
         *self = Self {
             agent_id: self.agent_id.take(),
             extensions: std::mem::take(&mut self.extensions),
+            stored_messages: std::mem::take(&mut self.stored_messages),
             ..Self::default()
         };
     }
 
     /// Replaces every result with this call id. Returns whether there was one.
     pub fn replace_tool_result(&mut self, tool_call_id: &str, result: &ToolResult) -> bool {
-        let mut replaced = false;
-        for existing in self.results_mut() {
-            if existing.tool_call_id == tool_call_id {
-                *existing = result.clone();
-                replaced = true;
-            }
-        }
-        replaced
+        self.replace_results(|existing| {
+            (existing.tool_call_id == tool_call_id).then(|| result.clone())
+        })
     }
 
     /// Turns every interrupt into an error that the model can read. Call it when the user sends a
     /// new message instead of deciding.
     pub fn cancel_pending_interrupts(&mut self) {
-        for result in self.results_mut().filter(|result| result.is_interrupt) {
-            result.demote(CANCELLED);
-        }
+        let _ =
+            self.replace_results(|result| result.is_interrupt.then(|| result.demoted(CANCELLED)));
         self.interrupt_data = None;
     }
 
@@ -195,17 +195,14 @@ impl State {
     /// read. Call it after loading. `restorable` decides by the interrupt data; several interrupts
     /// of one result are resumed only if all of them are restorable.
     pub fn clean_stale_interrupts(&mut self, restorable: impl Fn(&Value) -> bool) {
-        for result in self.results_mut().filter(|result| result.is_interrupt) {
-            match &result.interrupt_data {
-                Some(data) if !data.is_null() => {
-                    if !can_restore(data, &restorable) {
-                        result.demote(LOST);
-                    }
-                }
-                _ if result.has_elixir_data() => result.demote(LOST),
-                _ => result.demote(INCOMPATIBLE),
+        let _ = self.replace_results(|result| match &result.interrupt_data {
+            _ if !result.is_interrupt => None,
+            Some(data) if !data.is_null() => {
+                (!can_restore(data, &restorable)).then(|| result.demoted(LOST))
             }
-        }
+            _ if result.has_elixir_data() => Some(result.demoted(LOST)),
+            _ => Some(result.demoted(INCOMPATIBLE)),
+        });
     }
 
     /// As [`serializer::deserialize_state`], and turns every interrupt into an error.
@@ -251,10 +248,19 @@ impl State {
         Ok((state, expect))
     }
 
-    fn results_mut(&mut self) -> impl Iterator<Item = &mut ToolResult> {
-        self.messages
-            .iter_mut()
-            .flat_map(|message| &mut message.tool_results)
+    /// Replaces the tool results for which there is another one. Returns whether there was one.
+    /// Only the messages that have them are changed.
+    fn replace_results(&mut self, other: impl Fn(&ToolResult) -> Option<ToolResult>) -> bool {
+        let mut replaced = false;
+        for message in 0..self.messages.len() {
+            for result in 0..self.messages[message].tool_results.len() {
+                if let Some(other) = other(&self.messages[message].tool_results[result]) {
+                    self.messages[message].tool_results[result] = other;
+                    replaced = true;
+                }
+            }
+        }
+        replaced
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use serde::de::Error as _;
+use serde::de::{self, MapAccess};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-use super::json::unexpected;
-use super::json::{Fields, Object};
-use super::serializer::ReadError;
+use super::json::{Fields, FromJson, Object, Path, Reader};
+use super::json::{deserialize, too_deep_in};
 
 /// A task that the agent plans, works on or has finished.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,47 +41,52 @@ impl Todo {
         self
     }
 
-    pub(super) fn from_json(path: &str, value: Value) -> Result<Self, ReadError> {
-        let mut fields = Fields::new(path, value)?;
-        let id = match fields.present("id") {
-            Some(Value::Number(number)) => TodoId::Number(number),
-            Some(Value::String(text)) => TodoId::Text(text),
-            other => {
-                let found = other.unwrap_or(Value::Null);
-                return Err(unexpected(
-                    &fields.path_of("id"),
-                    "a number or a string",
-                    &found,
-                ));
+    /// The path of a value that is nested too deeply, if there is one.
+    pub(super) fn too_deep(&self, path: Path<'_>) -> Option<String> {
+        too_deep_in(path, &self.extra)
+    }
+}
+
+impl FromJson for Todo {
+    const EXPECTED: &'static str = "an object";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: Fields<'_, A>) -> Result<Self, A::Error> {
+        let (mut id, mut content, mut status) = (Value::Null, None, None);
+        while let Some(key) = fields.next_key()? {
+            match &*key {
+                "id" => id = fields.value()?,
+                "content" => content = fields.required("content")?,
+                "status" => status = fields.required("status")?,
+                _ => fields.keep(key)?,
             }
+        }
+        let id = match id {
+            Value::Number(number) => TodoId::Number(number),
+            Value::String(text) => TodoId::Text(text),
+            other => return Err(fields.unexpected("id", "a number or a string", &other)),
         };
         Ok(Self {
             id,
-            content: fields.string("content")?,
-            status: TodoStatus::parse(fields.string("status")?),
-            extra: fields.rest(),
+            content: fields.found("content", content)?,
+            status: fields.found("status", status)?,
+            extra: fields.rest,
         })
-    }
-
-    pub(super) fn to_json(&self) -> Value {
-        Object::new(&self.extra)
-            .set("id", self.id.to_json())
-            .set("content", self.content.clone())
-            .set("status", self.status.as_str())
-            .into()
     }
 }
 
 impl Serialize for Todo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_json().serialize(serializer)
+        let mut object = Object::new(serializer, &self.extra)?;
+        object.set("id", &self.id)?;
+        object.set("content", &self.content)?;
+        object.set("status", self.status.as_str())?;
+        object.end()
     }
 }
 
 impl<'de> Deserialize<'de> for Todo {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        Self::from_json("todo", value).map_err(D::Error::custom)
+        deserialize("todo", deserializer)
     }
 }
 
@@ -95,11 +99,11 @@ pub enum TodoId {
     Text(String),
 }
 
-impl TodoId {
-    fn to_json(&self) -> Value {
+impl Serialize for TodoId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Number(number) => Value::Number(number.clone()),
-            Self::Text(text) => Value::String(text.clone()),
+            Self::Number(number) => number.serialize(serializer),
+            Self::Text(text) => text.serialize(serializer),
         }
     }
 }
@@ -158,14 +162,18 @@ impl TodoStatus {
             Self::Other(other) => other,
         }
     }
+}
 
-    fn parse(text: String) -> Self {
-        match text.as_str() {
+impl FromJson for TodoStatus {
+    const EXPECTED: &'static str = "a string";
+
+    fn from_text<E: de::Error>(_at: Reader<'_>, text: &str) -> Result<Self, E> {
+        Ok(match text {
             "pending" => Self::Pending,
             "in_progress" => Self::InProgress,
             "completed" => Self::Completed,
             "cancelled" => Self::Cancelled,
-            _ => Self::Other(text),
-        }
+            _ => Self::Other(text.to_owned()),
+        })
     }
 }

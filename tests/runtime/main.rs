@@ -3,6 +3,9 @@
 
 #![allow(clippy::missing_errors_doc, clippy::must_use_candidate, reason = "hosts decide on these for themselves")]
 
+mod messages;
+mod rows;
+mod sessions;
 #[deny(let_underscore_drop, unused_qualifications, unused_results, reason = "hosts deny them too")]
 #[deny(clippy::future_not_send, clippy::pedantic, clippy::unwrap_used, reason = "as above")]
 #[rustfmt::skip] // It is formatted as a host would.
@@ -166,6 +169,34 @@ fn damage_is_reported_with_its_path() {
     }
     let error = sagents::serializer::from_bytes("agent", b"{\"state\":").unwrap_err();
     assert!(error.to_string().starts_with("the state is damaged: root: invalid JSON: "), "{error}");
+}
+
+#[test]
+fn a_version_from_the_future_is_found_behind_what_cannot_be_read() {
+    let read = |text: &str| sagents::serializer::from_bytes("agent", text.as_bytes());
+    assert_eq!(read(r#"{"state":[1],"version":7}"#), Err(ReadError::FutureVersion { version: 7 }));
+    let damage = read(r#"{"state":[1],"version":2}"#).unwrap_err();
+    assert_eq!(damage.to_string(), "the state is damaged: state: expected an object, found an array");
+}
+
+#[test]
+fn values_that_are_deeper_than_any_text_are_refused() {
+    let nested = (0..1_000).fold(json!(1), |inner, _| json!([inner]));
+    let read = deserialize_state("agent", json!({ "messages": [], "metadata": { "deep": nested } }));
+    assert!(matches!(read, Err(ReadError::Damaged { .. })), "{read:?}");
+}
+
+#[test]
+fn nulls_and_empty_lists_are_written_as_they_were_read_and_once() {
+    let text = r#"{"role":"tool","content":null,"status":"complete","metadata":null,"tool_calls":[],"x":{"y":null}}"#;
+    let mut message: Message = serde_json::from_str(text).unwrap();
+    let tree: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(serde_json::to_value(&message).unwrap(), tree);
+    message.metadata = Some(object(json!({ "a": 1 })));
+    message.tool_calls = vec![sagents::ToolCall::new("a", "tool", json!({}))];
+    let text = serde_json::to_string(&message).unwrap();
+    assert_eq!((text.matches("metadata").count(), text.matches("tool_calls").count()), (1, 1), "{text}");
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["metadata"], json!({ "a": 1 }));
 }
 
 #[test]

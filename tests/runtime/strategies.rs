@@ -205,7 +205,7 @@ pub fn state() -> impl Strategy<Value = State> {
     )
         .prop_map(
             |(messages, todos, metadata, pending_message, extra, envelope)| State {
-                messages,
+                messages: messages.into(),
                 todos,
                 metadata,
                 pending_message,

@@ -77,9 +77,9 @@ impl<P: SessionPersistence> AgentSession<P> {
     /// Changes the agent state. The next save stores the change; see
     /// [`AutoSave`](super::AutoSave).
     ///
-    /// It does not wait for a save in progress: the first change during one copies the state. All
-    /// other callers wait for the change, so it must be short, and it must not use this session or
-    /// its coordinator. If it panics, its changes up to there stay.
+    /// It does not wait for a save in progress: the first change during one copies the state, but
+    /// not the messages. All other callers wait for the change, so it must be short, and it must not
+    /// use this session or its coordinator. If it panics, its changes up to there stay.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl<P: SessionPersistence> AgentSession<P> {
     }
 
     /// Appends a message to the agent state, stores its display messages at once, and returns the
-    /// id of the message.
+    /// id of the message, which is the same in both.
     ///
     /// Use [`change`](Self::change) for messages that are not displayed.
     ///
@@ -104,7 +104,7 @@ impl<P: SessionPersistence> AgentSession<P> {
     pub fn add_message(&self, message: Message) -> Result<Uuid, P> {
         let id = Uuid::now_v7();
         self.update(|session| {
-            session.change(|state| state.add_message(message.clone()));
+            session.change(|state| state.messages.push_with_id(id, message.clone()));
             session.write(PendingWrite::Message { id, message });
             id
         })

@@ -1,20 +1,25 @@
 //! The statements for agent states.
+//!
+//! `data` of a state is its header; its messages are the rows of its epoch. A state that an earlier
+//! version of this code stored has its messages in `data`, and no rows.
 
 use chrono::Utc;
-use sqlx::{FromRow, Row as _};
+use sqlx::postgres::{PgExecutor, PgRow};
+use sqlx::{FromRow, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
+use super::super::states::{SaveOutcome, UnreadableData, UnreadableMessage, UnreadableState};
 use super::super::{Error, Owner, Result};
 use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
-use crate::sagents::{Expect, Loaded, Revision};
+use crate::sagents::stored::{Header, HeaderState, Rows, SavePoint, StoredRow};
+use crate::sagents::{Expect, Loaded, Revision, State, Todo};
 
 /// What a save finds. Without a state, the revision is 0.
 #[derive(FromRow)]
 struct Current {
     revision: i64,
     write_id: Option<Uuid>,
-    has_unreadable: bool,
 }
 
 impl Store {
@@ -22,52 +27,16 @@ impl Store {
         &self,
         owner: &Owner,
         conversation_id: Uuid,
-        data: &str,
+        rows: &Rows,
         expect: Expect,
         write_id: Uuid,
-    ) -> Result<Revision> {
-        // The revision is compared twice: before the conversation is touched, so that most refused
-        // saves change nothing, and in the upsert, which sees what a concurrent writer saved.
-        // A value in `excluded.unreadable_data` means that the stored state is to be set aside;
-        // there is one unless the expected revision is 0.
-        const SAVE: &str = r#"
-            WITH conversation AS (
-                UPDATE {{ conversations }} AS c
-                SET updated_at = greatest(c.updated_at, $5::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $8 AND {% endif %}c.id = $1::uuid AND $6::bigint = coalesce((
-                    SELECT s.revision FROM {{ agent_states }} AS s
-                    WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $8 AND {% endif %}s.conversation_id = $1::uuid
-                      AND NOT ($7::boolean AND s.unreadable_data IS NOT NULL)
-                ), 0)
-                RETURNING c.id{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}, $6::bigint AS expected
-            )
-            INSERT INTO {{ agent_states }} AS s
-                (conversation_id, version, revision, write_id, data, unreadable_data,
-                 inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-            SELECT c.id, $2::integer, c.expected + 1, $3::uuid, $4::json,
-                   CASE WHEN $7::boolean AND $6::bigint > 0 THEN 'null'::json END,
-                   $5::timestamptz, $5::timestamptz{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
-            FROM conversation AS c
-            ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id) DO UPDATE
-            SET version = excluded.version,
-                revision = excluded.revision,
-                write_id = excluded.write_id,
-                data = excluded.data,
-                unreadable_data = CASE
-                    WHEN excluded.unreadable_data IS NULL THEN s.unreadable_data ELSE s.data
-                END,
-                updated_at = greatest(s.updated_at, excluded.updated_at)
-            WHERE s.revision = excluded.revision - 1
-              AND (s.unreadable_data IS NULL OR excluded.unreadable_data IS NULL)
-            RETURNING s.revision"#;
+    ) -> Result<SaveOutcome> {
         const CURRENT: &str = r#"
-            SELECT coalesce(s.revision, 0) AS revision, s.write_id,
-                   s.unreadable_data IS NOT NULL AS has_unreadable
+            SELECT coalesce(s.revision, 0) AS revision, s.write_id
             FROM {{ conversations }} AS c
             LEFT JOIN {{ agent_states }} AS s
                 ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
-        const OCCUPIED: &str = "another unreadable state is set aside: restore or discard it";
 
         loop {
             let (expected, set_aside) = match expect {
@@ -79,25 +48,21 @@ impl Store {
                     Loaded::Unreadable { revision, .. } => (revision.0, true),
                 },
             };
-            let saved: Option<i64> = retry(|| async {
-                let saved = sqlx::query_scalar(SAVE)
-                    .bind(conversation_id)
-                    .bind(serializer::current_version())
-                    .bind(write_id)
-                    .bind(data)
-                    .bind(timestamp(Utc::now()))
-                    .bind(expected)
-                    .bind(set_aside)
-{%- if owner.is_some() %}
-                    .bind(owner.id())
-{%- endif %}
-                    .fetch_optional(&self.pool)
-                    .await?;
+            let saved = retry(|| async {
+                if !set_aside {
+                    return save(&self.pool, owner, conversation_id, rows, expected, write_id).await;
+                }
+                let mut tx = self.lock(owner, conversation_id).await?;
+                let _ = move_aside(&mut *tx, owner, conversation_id).await?;
+                let saved = save(&mut *tx, owner, conversation_id, rows, expected, write_id).await?;
+                if saved.is_some() {
+                    tx.commit().await?;
+                }
                 Ok(saved)
             })
             .await?;
             if let Some(revision) = saved {
-                return Ok(Revision(revision));
+                return Ok(SaveOutcome::Written(revision));
             }
             let current: Option<Current> = sqlx::query_as(CURRENT)
                 .bind(conversation_id)
@@ -109,10 +74,7 @@ impl Store {
             let current = current.ok_or(Error::NotFound)?;
             if current.write_id == Some(write_id) && expected == current.revision - 1 {
                 // A repeat: it was stored, and only the result was lost.
-                return Ok(Revision(current.revision));
-            }
-            if set_aside && current.has_unreadable && expected == current.revision {
-                return Err(Error::Invalid(OCCUPIED.into()));
+                return Ok(SaveOutcome::Repeated(Revision(current.revision)));
             }
             if expect != Expect::Any {
                 let current = Revision(current.revision);
@@ -128,9 +90,65 @@ impl Store {
         conversation_id: Uuid,
         agent_id: &str,
     ) -> Result<Loaded> {
-        // The left join tells a conversation without a state from one that does not exist.
+        // One statement, so one snapshot: the header and its messages fit together. The left join
+        // tells a conversation without a state from one that does not exist. The rows are sorted
+        // later: the server would sort their texts too, on its disk if there are many.
         const SELECT: &str = r#"
-            SELECT s.revision, s.data FROM {{ conversations }} AS c
+            SELECT s.revision, s.write_id,
+                   NULL::integer AS position, NULL::uuid AS message_id, s.data
+            FROM {{ conversations }} AS c
+            LEFT JOIN {{ agent_states }} AS s
+                ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid
+            UNION ALL
+            SELECT NULL::bigint, NULL::uuid, m.position, m.message_id, m.data
+            FROM {{ agent_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1::uuid
+              AND m.epoch = (
+                  SELECT s.epoch FROM {{ agent_states }} AS s
+                  WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
+              )"#;
+
+        let rows = sqlx::query(SELECT)
+            .bind(conversation_id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        let (header, messages) = split(&rows)?;
+        let Some(revision) = header.try_get("revision")? else {
+            return Ok(Loaded::Nothing);
+        };
+        let revision = Revision(revision);
+        let point = SavePoint {
+            conversation_id,
+            revision,
+            write_id: header.try_get("write_id")?,
+        };
+        let state = match serializer::read_stored(agent_id, bytes(header)?) {
+            Ok(Header::Whole(state)) => Ok(state),
+            Ok(Header::Rows(header)) => finish(header, messages, point),
+            Err(error) => Err(error),
+        };
+        match state {
+            Ok(state) => Ok(Loaded::Saved {
+                state: Box::new(state),
+                revision,
+            }),
+            Err(error @ ReadError::FutureVersion { .. }) => Err(error.into()),
+            Err(error) => Ok(Loaded::Unreadable { error, revision }),
+        }
+    }
+
+    /// Reads the header only.
+    pub(crate) async fn load_todos(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+    ) -> Result<Vec<Todo>> {
+        const SELECT: &str = r#"
+            SELECT s.data FROM {{ conversations }} AS c
             LEFT JOIN {{ agent_states }} AS s
                 ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
@@ -143,79 +161,154 @@ impl Store {
             .fetch_optional(&self.pool)
             .await?
             .ok_or(Error::NotFound)?;
-        let Some(revision) = row.try_get("revision")? else {
-            return Ok(Loaded::Nothing);
-        };
-        let revision = Revision(revision);
-        // Read as bytes: sqlx decodes the type `json` only through serde.
-        match serializer::from_bytes(agent_id, row.try_get_unchecked("data")?) {
-            Ok(state) => Ok(Loaded::Saved {
-                state: Box::new(state),
-                revision,
-            }),
-            Err(error @ ReadError::FutureVersion { .. }) => Err(error.into()),
-            Err(error) => Ok(Loaded::Unreadable { error, revision }),
+        match row.try_get_unchecked("data")? {
+            Some(data) => Ok(serializer::read_stored("", data)?.into_todos()),
+            None => Ok(Vec::new()),
         }
+    }
+
+    pub(crate) async fn list_unreadable(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+    ) -> Result<Vec<UnreadableState>> {
+        const SELECT: &str = r#"
+            SELECT u.epoch, u.set_aside_at
+            FROM {{ conversations }} AS c
+            LEFT JOIN (
+                SELECT u.epoch, u.set_aside_at FROM {{ unreadable_states }} AS u
+                WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $2 AND {% endif %}u.conversation_id = $1::uuid
+                UNION ALL
+                SELECT -1, NULL::timestamptz FROM {{ agent_states }} AS s
+                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
+                  AND s.unreadable_data IS NOT NULL
+            ) AS u ON TRUE
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
+
+        let rows = sqlx::query(SELECT)
+            .bind(conversation_id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        if rows.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let mut unreadable = Vec::new();
+        for row in rows {
+            // The left join found nothing.
+            let Some(epoch) = row.try_get("epoch")? else {
+                continue;
+            };
+            let set_aside_at = row.try_get("set_aside_at")?;
+            unreadable.push(UnreadableState {
+                epoch,
+                set_aside_at,
+            });
+        }
+        unreadable.sort_unstable_by_key(|state| state.epoch);
+        Ok(unreadable)
     }
 
     pub(crate) async fn load_unreadable(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
-    ) -> Result<Vec<u8>> {
+        epoch: i64,
+    ) -> Result<UnreadableData> {
         const SELECT: &str = r#"
-            SELECT s.unreadable_data FROM {{ agent_states }} AS s
-            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
-              AND s.unreadable_data IS NOT NULL"#;
+            SELECT NULL::integer AS position, NULL::uuid AS message_id, u.data
+            FROM {{ unreadable_states }} AS u
+            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
+              AND u.epoch = $2::bigint
+            UNION ALL
+            SELECT NULL::integer, NULL::uuid, s.unreadable_data
+            FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+              AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
+            UNION ALL
+            SELECT m.position, m.message_id, m.data
+            FROM {{ agent_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1::uuid
+              AND m.epoch = (
+                  SELECT u.epoch FROM {{ unreadable_states }} AS u
+                  WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
+                    AND u.epoch = $2::bigint
+              )"#;
 
-        let row = sqlx::query(SELECT)
+        let rows = sqlx::query(SELECT)
             .bind(conversation_id)
+            .bind(epoch)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .fetch_optional(&self.pool)
-            .await?
-            .ok_or(Error::NotFound)?;
-        Ok(row.try_get_unchecked("unreadable_data")?)
+            .fetch_all(&self.pool)
+            .await?;
+        let (header, messages) = split(&rows)?;
+        let messages = messages.into_iter().map(|message| UnreadableMessage {
+            position: message.position,
+            message_id: message.message_id,
+            data: message.data.to_vec(),
+        });
+        Ok(UnreadableData {
+            header: bytes(header)?.to_vec(),
+            messages: messages.collect(),
+        })
     }
 
     pub(crate) async fn restore_unreadable(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
+        epoch: i64,
     ) -> Result<Revision> {
+        // What an earlier version of this code set aside has no epoch; it gets the next one.
         const RESTORE: &str = r#"
-            WITH conversation AS (
-                UPDATE {{ conversations }} AS c
-                SET updated_at = greatest(c.updated_at, $3::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1::uuid AND EXISTS (
-                    SELECT FROM {{ agent_states }} AS s
-                    WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $4 AND {% endif %}s.conversation_id = $1::uuid
-                      AND s.unreadable_data IS NOT NULL
-                )
-                RETURNING c.id
+            WITH aside AS (
+                SELECT u.epoch, u.data FROM {{ unreadable_states }} AS u
+                WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $5 AND {% endif %}u.conversation_id = $1::uuid
+                  AND u.epoch = $2::bigint
+                UNION ALL
+                SELECT s.epoch, s.unreadable_data FROM {{ agent_states }} AS s
+                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $5 AND {% endif %}s.conversation_id = $1::uuid
+                  AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
+            ), taken AS (
+                DELETE FROM {{ unreadable_states }} AS u
+                WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $5 AND {% endif %}u.conversation_id = $1::uuid
+                  AND u.epoch = $2::bigint
             )
             UPDATE {{ agent_states }} AS s
-            SET data = s.unreadable_data, unreadable_data = s.data,
-                revision = s.revision + 1, write_id = $2::uuid,
-                updated_at = greatest(s.updated_at, $3::timestamptz)
-            FROM conversation AS c
-            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $4 AND {% endif %}s.conversation_id = c.id
-              AND s.unreadable_data IS NOT NULL
+            SET epoch = a.epoch,
+                data = a.data,
+                unreadable_data = CASE WHEN $2::bigint = -1 THEN NULL ELSE s.unreadable_data END,
+                revision = s.revision + 1,
+                write_id = $3::uuid,
+                updated_at = greatest(s.updated_at, $4::timestamptz)
+            FROM aside AS a
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $5 AND {% endif %}s.conversation_id = $1::uuid
             RETURNING s.revision"#;
 
         let write_id = Uuid::now_v7();
         retry(|| async {
-            let revision: Option<i64> = sqlx::query_scalar(RESTORE)
+            let mut tx = self.lock(owner, conversation_id).await?;
+            if move_aside(&mut *tx, owner, conversation_id).await? == Some(epoch) {
+                // It is the current one.
+                return Err(Error::NotFound);
+            }
+            let revision = sqlx::query_scalar(RESTORE)
                 .bind(conversation_id)
+                .bind(epoch)
                 .bind(write_id)
                 .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_optional(&self.pool)
-                .await?;
-            revision.map(Revision).ok_or(Error::NotFound)
+                .fetch_optional(&mut *tx)
+                .await?
+                .ok_or(Error::NotFound)?;
+            tx.commit().await?;
+            Ok(Revision(revision))
         })
         .await
     }
@@ -224,37 +317,216 @@ impl Store {
         &self,
         owner: &Owner,
         conversation_id: Uuid,
+        epoch: i64,
     ) -> Result<()> {
         const DISCARD: &str = r#"
-            WITH conversation AS (
-                UPDATE {{ conversations }} AS c
-                SET updated_at = greatest(c.updated_at, $2::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid AND EXISTS (
-                    SELECT FROM {{ agent_states }} AS s
-                    WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
-                      AND s.unreadable_data IS NOT NULL
-                )
-                RETURNING c.id
+            WITH discarded AS (
+                DELETE FROM {{ unreadable_states }} AS u
+                WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
+                  AND u.epoch = $2::bigint
+                RETURNING u.epoch
+            ), messages AS (
+                DELETE FROM {{ agent_messages }} AS m
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1::uuid
+                  AND m.epoch = (SELECT d.epoch FROM discarded AS d)
+            ), cleared AS (
+                UPDATE {{ agent_states }} AS s SET unreadable_data = NULL
+                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+                  AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
+                RETURNING $2::bigint AS epoch
             )
-            UPDATE {{ agent_states }} AS s SET unreadable_data = NULL
-            FROM conversation AS c
-            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = c.id
-              AND s.unreadable_data IS NOT NULL"#;
+            SELECT d.epoch FROM discarded AS d
+            UNION ALL
+            SELECT d.epoch FROM cleared AS d"#;
 
         retry(|| async {
+            let mut tx = self.lock(owner, conversation_id).await?;
             let discarded = sqlx::query(DISCARD)
                 .bind(conversation_id)
-                .bind(timestamp(Utc::now()))
+                .bind(epoch)
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .execute(&self.pool)
+                .fetch_optional(&mut *tx)
                 .await?;
-            if discarded.rows_affected() == 0 {
+            if discarded.is_none() {
                 return Err(Error::NotFound);
             }
-            Ok(())
+            Ok(tx.commit().await?)
         })
         .await
     }
+
+    /// Begins a transaction that has the conversation to itself: its further statements see what
+    /// earlier writers stored.
+    async fn lock(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+    ) -> Result<Transaction<'static, Postgres>> {
+        const LOCK: &str = r#"
+            UPDATE {{ conversations }} AS c
+            SET updated_at = greatest(c.updated_at, $2::timestamptz)
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid"#;
+
+        let mut tx = self.pool.begin().await?;
+        let locked = sqlx::query(LOCK)
+            .bind(conversation_id)
+            .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .execute(&mut *tx)
+            .await?;
+        if locked.rows_affected() == 0 {
+            return Err(Error::NotFound);
+        }
+        Ok(tx)
+    }
+}
+
+/// Stores a state over the expected revision, or nothing if the stored revision is another.
+async fn save(
+    executor: impl PgExecutor<'_>,
+    owner: &Owner,
+    conversation_id: Uuid,
+    rows: &Rows,
+    expected: i64,
+    write_id: Uuid,
+) -> Result<Option<Revision>> {
+    // The revision is compared twice. The first time a save that must fail changes nothing, also
+    // one that leaves out rows which another save has changed. The second time decides: the upsert
+    // sees what a concurrent writer has saved since.
+    const SAVE: &str = r#"
+        WITH conversation AS (
+            UPDATE {{ conversations }} AS c
+            SET updated_at = greatest(c.updated_at, $5::timestamptz)
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid AND $6::bigint = coalesce((
+                SELECT s.revision FROM {{ agent_states }} AS s
+                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $12 AND {% endif %}s.conversation_id = $1::uuid
+                  AND s.write_id = coalesce($11::uuid, s.write_id)
+            ), 0)
+            RETURNING c.id, $6::bigint AS revision{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+        ), saved AS (
+            INSERT INTO {{ agent_states }} AS s
+                (conversation_id, version, revision, write_id, data,
+                 inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+            SELECT c.id, $2::integer, c.revision + 1, $3::uuid, $4::json,
+                   $5::timestamptz, $5::timestamptz{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+            FROM conversation AS c
+            ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id) DO UPDATE
+            SET version = excluded.version,
+                revision = excluded.revision,
+                write_id = excluded.write_id,
+                data = excluded.data,
+                updated_at = greatest(s.updated_at, excluded.updated_at)
+            WHERE s.revision = excluded.revision - 1
+            RETURNING s.conversation_id, s.revision, s.epoch{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
+        ), written AS (
+            INSERT INTO {{ agent_messages }}
+                (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+            SELECT s.conversation_id, s.epoch, n.position, n.message_id, n.data::json{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
+            FROM saved AS s
+            CROSS JOIN unnest($7::integer[], $8::uuid[], $9::text[])
+                AS n (position, message_id, data)
+            ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, epoch, position) DO UPDATE
+            SET message_id = excluded.message_id, data = excluded.data
+        ), truncated AS (
+            DELETE FROM {{ agent_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
+              AND m.epoch = (SELECT s.epoch FROM saved AS s) AND m.position >= $10::integer
+        )
+        SELECT s.revision FROM saved AS s"#;
+
+    let positions: Vec<_> = rows.changed.iter().map(|row| row.position).collect();
+    let message_ids: Vec<_> = rows.changed.iter().map(|row| row.message_id).collect();
+    let data: Vec<_> = rows.changed.iter().map(|row| row.data.as_str()).collect();
+    let revision: Option<i64> = sqlx::query_scalar(SAVE)
+        .bind(conversation_id)
+        .bind(serializer::stored_version())
+        .bind(write_id)
+        .bind(&rows.header)
+        .bind(timestamp(Utc::now()))
+        .bind(expected)
+        .bind(&positions)
+        .bind(&message_ids)
+        .bind(&data)
+        .bind(rows.count)
+        .bind(rows.base)
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_optional(executor)
+        .await?;
+    Ok(revision.map(Revision))
+}
+
+/// Keeps the header with its epoch, which it returns, and moves on to the next one. The messages
+/// stay as they are.
+async fn move_aside(
+    executor: impl PgExecutor<'_>,
+    owner: &Owner,
+    conversation_id: Uuid,
+) -> Result<Option<i64>> {
+    const MOVE: &str = r#"
+        WITH kept AS (
+            INSERT INTO {{ unreadable_states }}
+                (conversation_id, epoch, data, set_aside_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+            SELECT s.conversation_id, s.epoch, s.data, $2::timestamptz{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
+            FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+            RETURNING epoch
+        )
+        UPDATE {{ agent_states }} AS s
+        SET epoch = 1 + greatest(s.epoch, (
+            SELECT max(u.epoch) FROM {{ unreadable_states }} AS u
+            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
+        ))
+        FROM kept AS k
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+        RETURNING k.epoch"#;
+
+    let epoch = sqlx::query_scalar(MOVE)
+        .bind(conversation_id)
+        .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_optional(executor)
+        .await?;
+    Ok(epoch)
+}
+
+/// The header among the rows of a state, which has no position, and the messages in order.
+fn split(rows: &[PgRow]) -> Result<(&PgRow, Vec<StoredRow<'_>>)> {
+    let mut header = None;
+    let mut messages = Vec::with_capacity(rows.len());
+    for row in rows {
+        match row.try_get("position")? {
+            None => header = Some(row),
+            Some(position) => messages.push(StoredRow {
+                position,
+                message_id: row.try_get("message_id")?,
+                data: bytes(row)?,
+            }),
+        }
+    }
+    messages.sort_unstable_by_key(|message| message.position);
+    Ok((header.ok_or(Error::NotFound)?, messages))
+}
+
+fn finish(
+    mut header: HeaderState,
+    messages: Vec<StoredRow<'_>>,
+    point: SavePoint,
+) -> Result<State, ReadError> {
+    for message in messages {
+        header.read_row(message)?;
+    }
+    header.finish(point)
+}
+
+/// Reads `data` as bytes: sqlx decodes the type `json` only through serde.
+fn bytes(row: &PgRow) -> Result<&[u8]> {
+    Ok(row.try_get_unchecked("data")?)
 }

@@ -1,10 +1,11 @@
 //! Every SQL statement of this context, for `PostgreSQL`: connections, retries, errors.
 //!
 //! A call is one statement; only a repeated append, a save that is refused and one that expects
-//! anything need a second. A statement that writes locks the conversation first, so writers of one
-//! conversation wait for each other and do not deadlock. The owner is the last parameter of every
-//! statement. Parameters are cast, and `DO UPDATE` uses none: Citus runs the parts of a statement
-//! separately, and a part cannot infer the types of parameters that it does not use.
+//! anything need a second, and what sets states aside, restores or discards them is a transaction.
+//! A statement that writes locks the conversation first, so writers of one conversation wait for
+//! each other and do not deadlock. The owner is the last parameter of every statement. Parameters
+//! are cast, and `DO UPDATE` uses none: Citus runs the parts of a statement separately, and a part
+//! cannot infer the types of parameters that it does not use.
 {%- if owner.is_none() %}
 
 #![allow(unused_variables, reason = "conversations have no owner here")]

@@ -1,22 +1,26 @@
 //! The statements for agent states.
+//!
+//! `data` of a state is its header; its messages are the rows of its epoch. A state that an earlier
+//! version of this code stored has its messages in `data`, and no rows.
 
 use chrono::Utc;
-use sqlx::sqlite::SqliteExecutor;
+use sqlx::sqlite::{SqliteConnection, SqliteExecutor, SqliteRow};
 use sqlx::{FromRow, Row as _};
 use uuid::Uuid;
 
+use super::super::states::{SaveOutcome, UnreadableData, UnreadableMessage, UnreadableState};
 use super::super::{Error, Owner, Result};
 use super::conversations::touch;
 use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
-use crate::sagents::{Expect, Loaded, Revision};
+use crate::sagents::stored::{Header, HeaderState, Rows, SavePoint, StoredRow};
+use crate::sagents::{Expect, Loaded, Revision, State, Todo};
 
 /// What a save finds.
 #[derive(FromRow)]
 struct Current {
     revision: i64,
     write_id: Uuid,
-    has_unreadable: bool,
 }
 
 impl Store {
@@ -24,27 +28,13 @@ impl Store {
         &self,
         owner: &Owner,
         conversation_id: Uuid,
-        data: &str,
+        rows: &Rows,
         expect: Expect,
         write_id: Uuid,
-    ) -> Result<Revision> {
+    ) -> Result<SaveOutcome> {
         const CURRENT: &str = r#"
-            SELECT s.revision, s.write_id, s.unreadable_data IS NOT NULL AS has_unreadable
-            FROM {{ agent_states }} AS s
+            SELECT s.revision, s.write_id FROM {{ agent_states }} AS s
             WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1"#;
-        const OCCUPIED: &str = "another unreadable state is set aside: restore or discard it";
-        const SAVE: &str = r#"
-            INSERT INTO {{ agent_states }} AS s
-                (conversation_id, version, revision, write_id, data, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-            VALUES ($1, $2, 1, $3, $4, $5, $5{% if owner.is_some() %}, $7{% endif %})
-            ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id) DO UPDATE
-            SET version = excluded.version,
-                revision = s.revision + 1,
-                write_id = excluded.write_id,
-                data = excluded.data,
-                unreadable_data = CASE WHEN $6 THEN s.data ELSE s.unreadable_data END,
-                updated_at = max(s.updated_at, excluded.updated_at)
-            RETURNING revision"#;
 
         retry(|| async {
             let mut tx = self.begin().await?;
@@ -61,12 +51,13 @@ impl Store {
                 Expect::Any => revision,
                 Expect::Revision(expected) | Expect::Unreadable(expected) => expected.0,
             };
-            let is_own = current.as_ref().is_some_and(|current| current.write_id == write_id);
-            if is_own && expected == revision - 1 {
+            let stored = current.map(|current| current.write_id);
+            if stored == Some(write_id) && expected == revision - 1 {
                 // A repeat: it was stored, and only the result was lost.
-                return Ok(Revision(revision));
+                return Ok(SaveOutcome::Repeated(Revision(revision)));
             }
-            if expected != revision {
+            // A save that leaves out rows fits only the save that wrote them.
+            if expected != revision || rows.base.is_some_and(|base| stored != Some(base)) {
                 let current = Revision(revision);
                 return Err(Error::Conflict { current });
             }
@@ -78,23 +69,12 @@ impl Store {
                 Expect::Revision(_) => false,
                 Expect::Unreadable(_) => true,
             };
-            if set_aside && current.is_some_and(|current| current.has_unreadable) {
-                return Err(Error::Invalid(OCCUPIED.into()));
+            if set_aside {
+                let _ = move_aside(&mut tx, owner, conversation_id).await?;
             }
-            let revision = sqlx::query_scalar(SAVE)
-                .bind(conversation_id)
-                .bind(serializer::current_version())
-                .bind(write_id)
-                .bind(data)
-                .bind(timestamp(Utc::now()))
-                .bind(set_aside)
-{%- if owner.is_some() %}
-                .bind(owner.id())
-{%- endif %}
-                .fetch_one(&mut *tx)
-                .await?;
+            let revision = save(&mut tx, owner, conversation_id, rows, write_id).await?;
             tx.commit().await?;
-            Ok(Revision(revision))
+            Ok(SaveOutcome::Written(revision))
         })
         .await
     }
@@ -108,15 +88,16 @@ impl Store {
         read_state(&self.pool, owner, conversation_id, agent_id).await
     }
 
-    pub(crate) async fn load_unreadable(
+    /// Reads the header only.
+    pub(crate) async fn load_todos(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Vec<Todo>> {
         const SELECT: &str = r#"
-            SELECT s.unreadable_data FROM {{ agent_states }} AS s
-            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
-              AND s.unreadable_data IS NOT NULL"#;
+            SELECT s.data FROM {{ conversations }} AS c
+            LEFT JOIN {{ agent_states }} AS s ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
 
         let row = sqlx::query(SELECT)
             .bind(conversation_id)
@@ -126,28 +107,140 @@ impl Store {
             .fetch_optional(&self.pool)
             .await?
             .ok_or(Error::NotFound)?;
-        Ok(row.try_get_unchecked("unreadable_data")?)
+        match row.try_get_unchecked("data")? {
+            Some(data) => Ok(serializer::read_stored("", data)?.into_todos()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    pub(crate) async fn list_unreadable(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+    ) -> Result<Vec<UnreadableState>> {
+        const SELECT: &str = r#"
+            SELECT u.epoch, u.set_aside_at
+            FROM {{ conversations }} AS c
+            LEFT JOIN (
+                SELECT u.epoch, u.set_aside_at FROM {{ unreadable_states }} AS u
+                WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $2 AND {% endif %}u.conversation_id = $1
+                UNION ALL
+                SELECT -1, NULL FROM {{ agent_states }} AS s
+                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
+                  AND s.unreadable_data IS NOT NULL
+            ) AS u ON TRUE
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
+
+        let rows = sqlx::query(SELECT)
+            .bind(conversation_id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        if rows.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let mut unreadable = Vec::new();
+        for row in rows {
+            // The left join found nothing.
+            let Some(epoch) = row.try_get("epoch")? else {
+                continue;
+            };
+            let set_aside_at = row.try_get("set_aside_at")?;
+            unreadable.push(UnreadableState {
+                epoch,
+                set_aside_at,
+            });
+        }
+        unreadable.sort_unstable_by_key(|state| state.epoch);
+        Ok(unreadable)
+    }
+
+    pub(crate) async fn load_unreadable(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+        epoch: i64,
+    ) -> Result<UnreadableData> {
+        const SELECT: &str = r#"
+            SELECT NULL AS position, NULL AS message_id, u.data
+            FROM {{ unreadable_states }} AS u
+            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1 AND u.epoch = $2
+            UNION ALL
+            SELECT NULL, NULL, s.unreadable_data
+            FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
+              AND s.unreadable_data IS NOT NULL AND $2 = -1
+            UNION ALL
+            SELECT m.position, m.message_id, m.data
+            FROM {{ agent_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1
+              AND m.epoch = (
+                  SELECT u.epoch FROM {{ unreadable_states }} AS u
+                  WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1 AND u.epoch = $2
+              )"#;
+
+        let rows = sqlx::query(SELECT)
+            .bind(conversation_id)
+            .bind(epoch)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        let (header, messages) = split(&rows)?;
+        let messages = messages.into_iter().map(|message| UnreadableMessage {
+            position: message.position,
+            message_id: message.message_id,
+            data: message.data.to_vec(),
+        });
+        Ok(UnreadableData {
+            header: bytes(header)?.to_vec(),
+            messages: messages.collect(),
+        })
     }
 
     pub(crate) async fn restore_unreadable(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
+        epoch: i64,
     ) -> Result<Revision> {
+        // What an earlier version of this code set aside has no epoch; it gets the next one.
         const RESTORE: &str = r#"
             UPDATE {{ agent_states }} AS s
-            SET data = s.unreadable_data, unreadable_data = s.data,
-                revision = s.revision + 1, write_id = $2, updated_at = max(s.updated_at, $3)
-            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $4 AND {% endif %}s.conversation_id = $1
-              AND s.unreadable_data IS NOT NULL
+            SET epoch = a.epoch,
+                data = a.data,
+                unreadable_data = CASE WHEN $2 = -1 THEN NULL ELSE s.unreadable_data END,
+                revision = s.revision + 1,
+                write_id = $3,
+                updated_at = max(s.updated_at, $4)
+            FROM (
+                SELECT u.epoch, u.data FROM {{ unreadable_states }} AS u
+                WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $5 AND {% endif %}u.conversation_id = $1 AND u.epoch = $2
+                UNION ALL
+                SELECT s.epoch, s.unreadable_data FROM {{ agent_states }} AS s
+                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $5 AND {% endif %}s.conversation_id = $1
+                  AND s.unreadable_data IS NOT NULL AND $2 = -1
+            ) AS a
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $5 AND {% endif %}s.conversation_id = $1
             RETURNING revision"#;
+        const TAKE: &str = r#"
+            DELETE FROM {{ unreadable_states }} AS u
+            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1 AND u.epoch = $2"#;
 
         let write_id = Uuid::now_v7();
         retry(|| async {
             let mut tx = self.begin().await?;
             touch(&mut tx, owner, conversation_id).await?;
+            if move_aside(&mut tx, owner, conversation_id).await? == Some(epoch) {
+                // It is the current one.
+                return Err(Error::NotFound);
+            }
             let revision = sqlx::query_scalar(RESTORE)
                 .bind(conversation_id)
+                .bind(epoch)
                 .bind(write_id)
                 .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
@@ -156,6 +249,15 @@ impl Store {
                 .fetch_optional(&mut *tx)
                 .await?
                 .ok_or(Error::NotFound)?;
+            sqlx::query(TAKE)
+                .bind(conversation_id)
+                .bind(epoch)
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .execute(&mut *tx)
+                .await
+                .map(drop)?;
             tx.commit().await?;
             Ok(Revision(revision))
         })
@@ -166,23 +268,41 @@ impl Store {
         &self,
         owner: &Owner,
         conversation_id: Uuid,
+        epoch: i64,
     ) -> Result<()> {
-        const DISCARD: &str = r#"
+        const DELETE_MESSAGES: &str = r#"
+            DELETE FROM {{ agent_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1 AND m.epoch = $2"#;
+        const DELETE_HEADER: &str = r#"
+            DELETE FROM {{ unreadable_states }} AS u
+            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1 AND u.epoch = $2"#;
+        const CLEAR: &str = r#"
             UPDATE {{ agent_states }} AS s SET unreadable_data = NULL
-            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
-              AND s.unreadable_data IS NOT NULL"#;
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
+              AND s.unreadable_data IS NOT NULL AND $2 = -1"#;
 
+        let statements: &[&'static str] = if epoch == -1 {
+            &[CLEAR]
+        } else {
+            &[DELETE_MESSAGES, DELETE_HEADER]
+        };
         retry(|| async {
             let mut tx = self.begin().await?;
             touch(&mut tx, owner, conversation_id).await?;
-            let discarded = sqlx::query(DISCARD)
-                .bind(conversation_id)
+            let mut discarded = 0;
+            for &statement in statements {
+                let result = sqlx::query(statement)
+                    .bind(conversation_id)
+                    .bind(epoch)
 {%- if owner.is_some() %}
-                .bind(owner.id())
+                    .bind(owner.id())
 {%- endif %}
-                .execute(&mut *tx)
-                .await?;
-            if discarded.rows_affected() == 0 {
+                    .execute(&mut *tx)
+                    .await?;
+                discarded = result.rows_affected();
+            }
+            // The last statement decides: without a header the messages are not deleted either.
+            if discarded == 0 {
                 return Err(Error::NotFound);
             }
             tx.commit().await
@@ -198,26 +318,45 @@ async fn read_state(
     conversation_id: Uuid,
     agent_id: &str,
 ) -> Result<Loaded> {
-    // The left join tells a conversation without a state from one that does not exist.
+    // One statement, so one snapshot: the header and its messages fit together. The left join tells
+    // a conversation without a state from one that does not exist.
     const SELECT: &str = r#"
-        SELECT s.revision, s.data FROM {{ conversations }} AS c
+        SELECT s.revision, s.write_id, NULL AS position, NULL AS message_id, s.data
+        FROM {{ conversations }} AS c
         LEFT JOIN {{ agent_states }} AS s ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
-        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1
+        UNION ALL
+        SELECT NULL, NULL, m.position, m.message_id, m.data
+        FROM {{ agent_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1
+          AND m.epoch = (
+              SELECT s.epoch FROM {{ agent_states }} AS s
+              WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
+          )"#;
 
-    let row = sqlx::query(SELECT)
+    let rows = sqlx::query(SELECT)
         .bind(conversation_id)
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
-        .fetch_optional(executor)
-        .await?
-        .ok_or(Error::NotFound)?;
-    let Some(revision) = row.try_get("revision")? else {
+        .fetch_all(executor)
+        .await?;
+    let (header, messages) = split(&rows)?;
+    let Some(revision) = header.try_get("revision")? else {
         return Ok(Loaded::Nothing);
     };
     let revision = Revision(revision);
-    // Read as bytes: what is not text is a damaged state, not a failed query.
-    match serializer::from_bytes(agent_id, row.try_get_unchecked("data")?) {
+    let point = SavePoint {
+        conversation_id,
+        revision,
+        write_id: header.try_get("write_id")?,
+    };
+    let state = match serializer::read_stored(agent_id, bytes(header)?) {
+        Ok(Header::Whole(state)) => Ok(state),
+        Ok(Header::Rows(header)) => finish(header, messages, point),
+        Err(error) => Err(error),
+    };
+    match state {
         Ok(state) => Ok(Loaded::Saved {
             state: Box::new(state),
             revision,
@@ -225,4 +364,147 @@ async fn read_state(
         Err(error @ ReadError::FutureVersion { .. }) => Err(error.into()),
         Err(error) => Ok(Loaded::Unreadable { error, revision }),
     }
+}
+
+/// Stores a state over the one that is there.
+async fn save(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    rows: &Rows,
+    write_id: Uuid,
+) -> Result<Revision> {
+    const SAVE: &str = r#"
+        INSERT INTO {{ agent_states }} AS s
+            (conversation_id, version, revision, write_id, data, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        VALUES ($1, $2, 1, $3, $4, $5, $5{% if owner.is_some() %}, $6{% endif %})
+        ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id) DO UPDATE
+        SET version = excluded.version,
+            revision = s.revision + 1,
+            write_id = excluded.write_id,
+            data = excluded.data,
+            updated_at = max(s.updated_at, excluded.updated_at)
+        RETURNING revision, epoch"#;
+    const WRITE: &str = r#"
+        INSERT INTO {{ agent_messages }} AS m
+            (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        VALUES ($1, $2, $3, $4, $5{% if owner.is_some() %}, $6{% endif %})
+        ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, epoch, position) DO UPDATE
+        SET message_id = excluded.message_id, data = excluded.data"#;
+    const TRUNCATE: &str = r#"
+        DELETE FROM {{ agent_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1
+          AND m.epoch = $2 AND m.position >= $3"#;
+
+    let (revision, epoch): (i64, i64) = sqlx::query_as(SAVE)
+        .bind(conversation_id)
+        .bind(serializer::stored_version())
+        .bind(write_id)
+        .bind(&rows.header)
+        .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_one(&mut *connection)
+        .await?;
+    for row in &rows.changed {
+        sqlx::query(WRITE)
+            .bind(conversation_id)
+            .bind(epoch)
+            .bind(row.position)
+            .bind(row.message_id)
+            .bind(&row.data)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .execute(&mut *connection)
+            .await
+            .map(drop)?;
+    }
+    sqlx::query(TRUNCATE)
+        .bind(conversation_id)
+        .bind(epoch)
+        .bind(rows.count)
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .execute(&mut *connection)
+        .await
+        .map(drop)?;
+    Ok(Revision(revision))
+}
+
+/// Keeps the header with its epoch, which it returns, and moves on to the next one. The messages
+/// stay as they are.
+async fn move_aside(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+) -> Result<Option<i64>> {
+    const KEEP: &str = r#"
+        INSERT INTO {{ unreadable_states }}
+            (conversation_id, epoch, data, set_aside_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        SELECT s.conversation_id, s.epoch, s.data, $2{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
+        FROM {{ agent_states }} AS s
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
+        RETURNING epoch"#;
+    const MOVE: &str = r#"
+        UPDATE {{ agent_states }} AS s
+        SET epoch = 1 + (
+            SELECT max(u.epoch) FROM {{ unreadable_states }} AS u
+            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $2 AND {% endif %}u.conversation_id = $1
+        )
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1"#;
+
+    let epoch = sqlx::query_scalar(KEEP)
+        .bind(conversation_id)
+        .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_optional(&mut *connection)
+        .await?;
+    sqlx::query(MOVE)
+        .bind(conversation_id)
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .execute(&mut *connection)
+        .await
+        .map(drop)?;
+    Ok(epoch)
+}
+
+/// The header among the rows of a state, which has no position, and the messages in order.
+fn split(rows: &[SqliteRow]) -> Result<(&SqliteRow, Vec<StoredRow<'_>>)> {
+    let mut header = None;
+    let mut messages = Vec::with_capacity(rows.len());
+    for row in rows {
+        match row.try_get("position")? {
+            None => header = Some(row),
+            Some(position) => messages.push(StoredRow {
+                position,
+                message_id: row.try_get("message_id")?,
+                data: bytes(row)?,
+            }),
+        }
+    }
+    messages.sort_unstable_by_key(|message| message.position);
+    Ok((header.ok_or(Error::NotFound)?, messages))
+}
+
+fn finish(
+    mut header: HeaderState,
+    messages: Vec<StoredRow<'_>>,
+    point: SavePoint,
+) -> Result<State, ReadError> {
+    for message in messages {
+        header.read_row(message)?;
+    }
+    header.finish(point)
+}
+
+/// Reads `data` as bytes: what is not text is a damaged state, not a failed query.
+fn bytes(row: &SqliteRow) -> Result<&[u8]> {
+    Ok(row.try_get_unchecked("data")?)
 }

@@ -13,11 +13,12 @@ use super::super::{{ '{' }}{{ context }}, Owner, connect};
 const MIGRATION: &str = {{ migration }};
 
 /// Agent states that cannot be read.
-pub(super) const DAMAGED: [&str; 4] = [
+pub(super) const DAMAGED: [&str; 5] = [
     "not JSON",
     "[]",
     r#"{"version":2}"#,
     r#"{"version":2,"state":{"messages":[1]}}"#,
+    r#"{"version":3,"state":{}}"#,
 ];
 {%- match owner %}
 {%- when Some(owner) %}
@@ -82,6 +83,49 @@ impl Database {
 
         let update = sqlx::query(UPDATE).bind(data).execute(&self.store.pool);
         assert_eq!(update.await.unwrap().rows_affected(), 1);
+    }
+
+    /// Stores what an earlier version of this code would have set aside, for the only state.
+    pub(super) async fn set_aside_by_earlier_version(&self, data: &str) {
+        const UPDATE: &str = r#"UPDATE {{ agent_states }} SET unreadable_data = $1"#;
+
+        let update = sqlx::query(UPDATE).bind(data).execute(&self.store.pool);
+        assert_eq!(update.await.unwrap().rows_affected(), 1);
+    }
+
+    /// Marks the messages of agent states that are stored now.
+    pub(super) async fn mark_messages(&self) {
+        const UPDATE: &str = r#"UPDATE {{ agent_messages }} SET message_id = $1"#;
+
+        let update = sqlx::query(UPDATE).bind(Uuid::nil());
+        update.execute(&self.store.pool).await.unwrap();
+    }
+
+    /// The positions of the messages that were written since.
+    pub(super) async fn written_messages(&self) -> Vec<i32> {
+        const SELECT: &str = r#"
+            SELECT position FROM {{ agent_messages }} WHERE message_id <> $1 ORDER BY position"#;
+
+        let select = sqlx::query_scalar(SELECT).bind(Uuid::nil());
+        select.fetch_all(&self.store.pool).await.unwrap()
+    }
+
+    /// Replaces a message of the only state.
+    pub(super) async fn replace_message(&self, position: i32, data: &str) {
+        const UPDATE: &str = r#"UPDATE {{ agent_messages }} SET data = $2 WHERE position = $1"#;
+
+        let update = sqlx::query(UPDATE).bind(position).bind(data);
+        let updated = update.execute(&self.store.pool).await.unwrap();
+        assert_eq!(updated.rows_affected(), 1);
+    }
+
+    /// Deletes a message of the only state.
+    pub(super) async fn delete_message(&self, position: i32) {
+        const DELETE: &str = r#"DELETE FROM {{ agent_messages }} WHERE position = $1"#;
+
+        let delete = sqlx::query(DELETE).bind(position);
+        let deleted = delete.execute(&self.store.pool).await.unwrap();
+        assert_eq!(deleted.rows_affected(), 1);
     }
 }
 

@@ -113,6 +113,7 @@ const CALLS: &[&str] = &[
     "save_agent_state_with_id",
     "load_agent_state",
     "load_todos",
+    "list_unreadable",
     "load_unreadable",
     "restore_unreadable",
     "discard_unreadable",
@@ -202,9 +203,11 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
     layer.load_todos(scope, id).await?;
     let expect = Expect::Unreadable(loaded.revision);
     layer.save_agent_state(scope, id, &state, expect).await?;
-    layer.load_unreadable(scope, id).await?;
-    layer.restore_unreadable(scope, id).await?;
-    layer.discard_unreadable(scope, id).await?;
+    let aside = layer.list_unreadable(scope, id).await?[0].epoch;
+    layer.load_unreadable(scope, id, aside).await?;
+    layer.restore_unreadable(scope, id, aside).await?;
+    let aside = layer.list_unreadable(scope, id).await?[0].epoch;
+    layer.discard_unreadable(scope, id, aside).await?;
     layer
         .delete_conversations_before(chrono::DateTime::UNIX_EPOCH)
         .await?;

@@ -97,7 +97,7 @@ async fn tables_that_are_missing_or_not_granted() {
          grant the role SELECT, INSERT, UPDATE and DELETE on sagents_*"
     );
     // What the message asks for is enough.
-    let tables = "sagents_conversations, sagents_agent_states, sagents_display_messages";
+    let tables = "sagents_conversations, sagents_agent_states, sagents_agent_messages, sagents_unreadable_states, sagents_display_messages";
     server.query(
         "app",
         &format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO app"),

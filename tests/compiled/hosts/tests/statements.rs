@@ -144,14 +144,17 @@ async fn every_call_is_one_statement() {
     let last = statements!(2, layer.save_agent_state(scope, id, &state, Expect::Any)).unwrap();
     statements!(1, layer.load_agent_state(scope, id)).unwrap();
     statements!(1, layer.load_todos(scope, id)).unwrap();
+    // What sets aside, restores or discards is a transaction that locks the conversation first.
     statements!(
-        1,
+        5,
         layer.save_agent_state(scope, id, &state, Expect::Unreadable(last))
     )
     .unwrap();
-    statements!(1, layer.load_unreadable(scope, id)).unwrap();
-    statements!(1, layer.restore_unreadable(scope, id)).unwrap();
-    statements!(1, layer.discard_unreadable(scope, id)).unwrap();
+    let aside = statements!(1, layer.list_unreadable(scope, id)).unwrap()[0].epoch;
+    statements!(1, layer.load_unreadable(scope, id, aside)).unwrap();
+    statements!(5, layer.restore_unreadable(scope, id, aside)).unwrap();
+    let aside = statements!(1, layer.list_unreadable(scope, id)).unwrap()[0].epoch;
+    statements!(4, layer.discard_unreadable(scope, id, aside)).unwrap();
 
     // One for each thousand conversations, and one that finds the end.
     statements!(

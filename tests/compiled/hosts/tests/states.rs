@@ -127,7 +127,7 @@ async fn an_agent_starts_on_a_damaged_state_and_loses_nothing() {
         .await
         .unwrap();
     assert_eq!(db.aside(id).await.as_deref(), Some(damage));
-    db.layer.restore_unreadable(&scope(), id).await.unwrap();
+    db.layer.restore_unreadable(&scope(), id, 0).await.unwrap();
     let error = db
         .layer
         .load_agent_state(&scope(), id)
@@ -139,9 +139,9 @@ async fn an_agent_starts_on_a_damaged_state_and_loses_nothing() {
         r#"the state is damaged: state.messages[0].role: "robot" is not a role"#
     );
 
-    db.store(r#"{"version":3,"state":{}}"#).await;
+    db.store(r#"{"version":4,"state":{}}"#).await;
     let refused = State::load_or_new(&db.layer, &scope(), &context, State::new()).await;
-    let future = ReadError::FutureVersion { version: 3 };
+    let future = ReadError::FutureVersion { version: 4 };
     assert!(matches!(refused, Err(Error::DeserializationFailed(error)) if error == future));
 }
 
@@ -188,7 +188,7 @@ impl Database {
     }
 
     async fn aside(&self, id: Uuid) -> Option<String> {
-        let bytes = self.layer.load_unreadable(&scope(), id).await.ok()?;
-        String::from_utf8(bytes).ok()
+        let bytes = self.layer.load_unreadable(&scope(), id, 0).await.ok()?;
+        String::from_utf8(bytes.header).ok()
     }
 }

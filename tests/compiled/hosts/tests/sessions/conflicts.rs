@@ -254,10 +254,10 @@ async fn a_reload_of_a_damaged_state_sets_it_aside_and_saves_the_own_state() {
     assert!(session.reload().await.unwrap().is_none());
     sleep(INTERVAL * 2).await;
     assert_eq!(talk.stored().await.0, ["hello"]);
-    let aside = frozen(talk.layer.load_unreadable(&scope(), talk.id))
+    let aside = frozen(talk.layer.load_unreadable(&scope(), talk.id, 0))
         .await
         .unwrap();
-    assert_eq!(String::from_utf8(aside).unwrap(), damage);
+    assert_eq!(String::from_utf8(aside.header).unwrap(), damage);
 }
 
 #[tokio::test(start_paused = true)]

@@ -230,12 +230,12 @@ async fn a_session_starts_with_the_given_state_and_sets_a_damaged_one_aside() {
     say(&session, "new");
     session.shutdown().await.unwrap();
     assert_eq!(talk.stored().await.0, ["Be kind.", "new"]);
-    let aside = frozen(talk.layer.load_unreadable(&scope(), talk.id))
+    let aside = frozen(talk.layer.load_unreadable(&scope(), talk.id, 0))
         .await
         .unwrap();
-    assert_eq!(String::from_utf8(aside).unwrap(), damage);
+    assert_eq!(String::from_utf8(aside.header).unwrap(), damage);
 
-    talk.store(r#"{"version":3,"state":{}}"#).await;
+    talk.store(r#"{"version":4,"state":{}}"#).await;
     let refused = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
     assert!(
         matches!(refused, SessionError::Storage(error) if matches!(*error, Error::DeserializationFailed(_)))

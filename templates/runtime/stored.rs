@@ -1,0 +1,239 @@
+//! A [`State`] as a database stores it: a header, and a row for each message.
+//!
+//! A save writes the header and only the rows that changed. For this, a state remembers the messages
+//! of the last save or load of its conversation, and shares them with its clones.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+use super::messages::Messages;
+use super::persistence::{Expect, Revision};
+use super::serializer::{self, ReadError, TooDeep};
+use super::state::State;
+use super::todo::Todo;
+
+/// What a save writes.
+#[derive(Debug)]
+pub struct Rows {
+    /// The envelope without the messages, as JSON.
+    pub header: String,
+    /// The number of messages. Rows from this position on are to be deleted.
+    pub count: i32,
+    /// The rows to write, by position.
+    pub changed: Vec<Row>,
+    /// `None` if `changed` has a row for every position. Otherwise the [`write_id`](SavePoint) of
+    /// the save that wrote the other rows: the save must write nothing if another one is stored.
+    pub base: Option<Uuid>,
+    messages: Messages,
+}
+
+/// A message to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Counted from 0.
+    pub position: i32,
+    /// The id of the message.
+    pub message_id: Uuid,
+    /// The message as JSON.
+    pub data: String,
+}
+
+/// Identifies the content of a stored state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SavePoint {
+    /// The conversation of the state.
+    pub conversation_id: Uuid,
+    /// The stored revision.
+    pub revision: Revision,
+    /// The id of the save that stored it. Revisions start again if a conversation is deleted and
+    /// created again, and in another database.
+    pub write_id: Uuid,
+}
+
+impl State {
+    /// What a save has to write: only the rows that changed if this process knows the rows of the
+    /// expected revision, otherwise all.
+    ///
+    /// # Errors
+    ///
+    /// [`TooDeep`] if a value is nested too deeply to be read back.
+    pub fn to_rows(&self, conversation_id: Uuid, expect: Expect) -> Result<Rows, TooDeep> {
+        let known = self.stored_messages.at(conversation_id, expect);
+        let positions = match &known {
+            Some((_, stored)) => self.messages.changed_since(stored),
+            None => (0..self.messages.len()).collect(),
+        };
+        let mut changed = Vec::with_capacity(positions.len());
+        for position in positions {
+            if let Some((message_id, message)) = self.messages.identified(position) {
+                changed.push(Row {
+                    position: number(position),
+                    message_id,
+                    data: serializer::message_to_text(message, position)?,
+                });
+            }
+        }
+        Ok(Rows {
+            header: serializer::header_to_text(self)?,
+            count: number(self.messages.len()),
+            changed,
+            base: known.map(|(point, _)| point.write_id),
+            messages: self.messages.clone(),
+        })
+    }
+
+    /// Remembers what a save has written, so that the next one writes only what changed since. Not
+    /// to be called for a save that found its `write_id` stored already: it wrote nothing.
+    pub fn remember(&self, rows: &Rows, point: SavePoint) {
+        self.stored_messages.set(point, rows.messages.clone());
+    }
+}
+
+/// A process runs out of memory before it has more messages than fit.
+fn number(position: usize) -> i32 {
+    i32::try_from(position).unwrap_or(i32::MAX)
+}
+
+/// A header that was read.
+#[derive(Debug)]
+pub enum Header {
+    /// It has its messages inside: the Elixir library wrote it, or a version of this code that had
+    /// no rows. Rows beside it do not belong to it.
+    Whole(State),
+    /// Its messages are rows.
+    Rows(HeaderState),
+}
+
+impl Header {
+    /// The todos of the state, without reading its rows.
+    #[must_use]
+    pub fn into_todos(self) -> Vec<Todo> {
+        match self {
+            Self::Whole(state) => state.todos,
+            Self::Rows(header) => header.state.todos,
+        }
+    }
+}
+
+/// A state whose rows are being read.
+#[derive(Debug)]
+pub struct HeaderState {
+    /// Without messages.
+    state: State,
+    count: usize,
+    messages: Messages,
+    found: usize,
+}
+
+/// A stored message.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredRow<'a> {
+    /// Counted from 0.
+    pub position: i32,
+    /// The id of the message.
+    pub message_id: Uuid,
+    /// The message as JSON.
+    pub data: &'a [u8],
+}
+
+impl HeaderState {
+    pub(super) fn new(state: State, count: usize) -> Self {
+        Self {
+            state,
+            count,
+            messages: Messages::new(),
+            found: 0,
+        }
+    }
+
+    /// Reads the next row, in the order of positions. A store that receives rows one by one calls it
+    /// for each, so that reading does not wait for the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Damaged`] if it is not the row of the next position, or cannot be read.
+    pub fn read_row(&mut self, row: StoredRow<'_>) -> Result<(), ReadError> {
+        let position = self.found;
+        self.found += 1;
+        if position >= self.count {
+            return Ok(());
+        }
+        if usize::try_from(row.position) != Ok(position) {
+            let path = format!("state.messages[{position}]");
+            let reason = format!("expected its row, found that of {}", row.position);
+            return Err(ReadError::damaged(&path, reason));
+        }
+        let message = serializer::message_from_bytes(row.data, position)?;
+        self.messages.push_with_id(row.message_id, message);
+        Ok(())
+    }
+
+    /// The state with its messages, after the last row. It remembers them.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Damaged`] if there were too few rows, or too many.
+    pub fn finish(self, point: SavePoint) -> Result<State, ReadError> {
+        let Self {
+            state,
+            count,
+            messages,
+            found,
+        } = self;
+        if found != count {
+            let reason = format!("expected {count} rows, found {found}");
+            return Err(ReadError::damaged("state.messages", reason));
+        }
+        state.stored_messages.set(point, messages.clone());
+        Ok(State { messages, ..state })
+    }
+}
+
+/// The messages of a conversation as they were saved or loaded last. Clones share it, so that a
+/// state learns what a clone of it has saved.
+#[derive(Default)]
+pub struct StoredMessages(Mutex<Arc<Memory>>);
+
+type Memory = Mutex<Option<(SavePoint, Messages)>>;
+
+impl StoredMessages {
+    /// The stored messages, if they are those that a save expects.
+    fn at(&self, conversation_id: Uuid, expect: Expect) -> Option<(SavePoint, Messages)> {
+        let memory = Arc::clone(&locked(&self.0));
+        let memory = locked(&memory);
+        let is_expected = |(point, _): &&(SavePoint, Messages)| {
+            point.conversation_id == conversation_id && expect == Expect::Revision(point.revision)
+        };
+        memory.as_ref().filter(is_expected).cloned()
+    }
+
+    /// Clones of a state that work for other conversations keep their memory.
+    fn set(&self, point: SavePoint, messages: Messages) {
+        let mut shared = locked(&self.0);
+        let is_other = |(other, _): &(SavePoint, _)| other.conversation_id != point.conversation_id;
+        if locked(&shared).as_ref().is_some_and(is_other) {
+            *shared = Arc::default();
+        }
+        *locked(&shared) = Some((point, messages));
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Clone for StoredMessages {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(Arc::clone(&locked(&self.0))))
+    }
+}
+
+impl fmt::Debug for StoredMessages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let memory = Arc::clone(&locked(&self.0));
+        let point = locked(&memory).as_ref().map(|(point, _)| *point);
+        f.debug_tuple("StoredMessages").field(&point).finish()
+    }
+}

@@ -1,0 +1,116 @@
+//! Sessions write only the rows that differ, and give a message one id.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use crate::messages::message;
+use crate::sagents::session::Coordinator;
+use crate::sagents::stored::SavePoint;
+use crate::sagents::{
+    AgentPersistence, Expect, Failure, LoadContext, Loaded, Message, PersistContext, Revision, SessionPersistence,
+    State,
+};
+
+/// A storage that records what it is asked to write.
+struct Storage {
+    /// The positions of each save.
+    saves: Mutex<Vec<Vec<i32>>>,
+    /// The ids of the messages that are displayed.
+    displayed: Mutex<Vec<Uuid>>,
+    /// The ids of the messages in the last save that wrote something.
+    message_ids: Mutex<Vec<Uuid>>,
+    /// How many saves may begin.
+    permits: Semaphore,
+}
+
+impl AgentPersistence for Arc<Storage> {
+    type Scope = ();
+    type Error = Infallible;
+
+    async fn persist_state(
+        &self,
+        _scope: &(),
+        state: &State,
+        expect: Expect,
+        context: &PersistContext,
+    ) -> Result<Revision, Infallible> {
+        self.permits.acquire().await.unwrap().forget();
+        let PersistContext { conversation_id, write_id, .. } = *context;
+        let rows = state.to_rows(conversation_id, expect).unwrap();
+        self.message_ids.lock().unwrap().extend(rows.changed.iter().map(|row| row.message_id));
+        let mut saves = self.saves.lock().unwrap();
+        saves.push(rows.changed.iter().map(|row| row.position).collect());
+        let revision = Revision(i64::try_from(saves.len()).unwrap());
+        state.remember(&rows, SavePoint { conversation_id, revision, write_id });
+        Ok(revision)
+    }
+
+    async fn load_state(&self, _scope: &(), _context: &LoadContext) -> Result<Loaded, Infallible> {
+        Ok(Loaded::Nothing)
+    }
+
+    async fn set_interrupted(&self, (): &(), _: &LoadContext, _: bool) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+impl SessionPersistence for Arc<Storage> {
+    type Owner = ();
+    type DisplayMessage = ();
+
+    fn owner(&self, _scope: &()) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    async fn save_message(&self, (): &(), _: &LoadContext, id: Uuid, _: &Message) -> Result<Vec<()>, Infallible> {
+        self.displayed.lock().unwrap().push(id);
+        Ok(Vec::new())
+    }
+
+    async fn set_title(&self, (): &(), _: &LoadContext, _: &str) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn failure(error: &Infallible) -> Failure {
+        match *error {}
+    }
+}
+
+#[test]
+fn a_session_writes_the_rows_that_differ_with_the_ids_that_are_displayed() {
+    let storage = Arc::new(Storage {
+        saves: Mutex::default(),
+        displayed: Mutex::default(),
+        message_ids: Mutex::default(),
+        permits: Semaphore::new(0),
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let added: Vec<_> = runtime.block_on(async {
+        let coordinator = Coordinator::new(Arc::clone(&storage));
+        let session = coordinator.start((), Uuid::now_v7()).await.unwrap();
+        let mut added = vec![session.add_message(message(0)).unwrap(), session.add_message(message(1)).unwrap()];
+        session.completed().unwrap();
+        // The task takes its snapshot, and waits in the save.
+        while storage.displayed.lock().unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        added.push(session.add_message(message(2)).unwrap());
+        session.change(|state| state.messages[0] = message(3)).unwrap();
+        storage.permits.add_permits(10);
+        session.save().await.unwrap();
+        session.change(|state| state.put_metadata("key", 1)).unwrap();
+        session.shutdown().await.unwrap();
+        let ids: Vec<_> = session.read(|state| (0..3).map(|index| state.messages.id(index).unwrap()).collect());
+        assert_eq!(ids, added);
+        added
+    });
+    assert_eq!(*storage.saves.lock().unwrap(), [vec![0, 1], vec![0, 2], vec![]]);
+    assert_eq!(*storage.displayed.lock().unwrap(), added);
+    assert_eq!(*storage.message_ids.lock().unwrap(), [added[0], added[1], added[0], added[2]]);
+}
