@@ -399,14 +399,14 @@ fn recorded_tables_that_nobody_could_have_generated_are_refused() {
     generate(&host, PLAIN);
     host.write(recorded, "{\"tables\": []}");
     forget_digest(&host);
-    assert_snapshot!([refused.join("\n"), refusal(&host, PLAIN)].join("\n"), @r#"
+    assert_snapshot!([refused.join("\n"), refusal(&host, PLAIN)].join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
     error: the migrations in migrations do not make the tables that are recorded for `conversations` in .sagents/
     help: restore .sagents/ and the migrations of sagents from version control; if two branches both ran sagents, take sagents.toml, .sagents/ and the migrations of sagents from one of them (`git checkout <branch> -- <paths>`), remove the other's migrations, and run the other's command again
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: the recorded tables are not ones that this version can change: `inserted_at` in `sagents_conversations` has another type
+    error: the recorded tables are not ones that this version can change: `inserted_at` in `sagents_conversations` is a text, and would have to become a time
     help: restore .sagents from version control, then run this again
     exit 5
 
@@ -419,5 +419,5 @@ fn recorded_tables_that_nobody_could_have_generated_are_refused() {
     error: the recorded tables are not ones that this version can change: there are none
     help: restore .sagents from version control, then run this again
     exit 5
-    "#);
+    ");
 }

@@ -292,7 +292,6 @@ fn an_owner_comes_on_sqlite() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "it holds a whole migration")]
 fn an_owner_comes_on_postgres() {
     let chat = tables("chat_", Some(("team_id", Kind::Uuid, Some("teams"))));
     let transition = change(&user(), &chat, backfill(BACKFILL));
