@@ -193,9 +193,9 @@ pub fn schema(prefix: &TablePrefix, owner: Option<&OwnerColumn>) -> Schema {
     let tables = vec![
         maker.conversations(),
         maker.agent_states(),
+        maker.display_messages(),
         maker.agent_messages(),
         maker.unreadable_states(),
-        maker.display_messages(),
     ];
     Schema { tables }
 }
@@ -245,16 +245,16 @@ impl Maker<'_> {
                 column("version", Kind::Integer),
                 column("revision", Kind::BigInteger),
                 column("write_id", Kind::Uuid),
-                defaulted("epoch", Kind::BigInteger, Default::Zero),
                 column("data", Kind::ExactJson),
                 nullable("unreadable_data", Kind::ExactJson),
                 column("inserted_at", Kind::Time),
                 column("updated_at", Kind::Time),
+                defaulted("epoch", Kind::BigInteger, Default::Zero),
             ]),
             primary_key: self.primary_key(&name, &["conversation_id"]),
             unique: Vec::new(),
             foreign_keys: vec![self.to_conversation(&name)],
-            checks: vec![check("valid_revision", "revision >= 1"), check("valid_epoch", "epoch >= 0")],
+            checks: vec![check("valid_revision", "revision >= 1")],
             indexes: Vec::new(),
             clustered: false,
             name,

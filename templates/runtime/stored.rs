@@ -23,8 +23,9 @@ pub struct Rows {
     pub count: i32,
     /// The rows to write, by position.
     pub changed: Vec<Row>,
-    /// `None` if `changed` has a row for every position. Otherwise the [`write_id`](SavePoint) of
-    /// the save that wrote the other rows: the save must write nothing if another one is stored.
+    /// `None` if `changed` has a row for every position. Otherwise the [`SavePoint::write_id`] of
+    /// the save that wrote the other rows. If another save is stored, nothing may be written, and
+    /// [`State::to_rows`] with [`Expect::Any`] returns all rows.
     pub base: Option<Uuid>,
     messages: Messages,
 }
@@ -84,8 +85,8 @@ impl State {
         })
     }
 
-    /// Remembers what a save has written, so that the next one writes only what changed since. Not
-    /// to be called for a save that found its `write_id` stored already: it wrote nothing.
+    /// Remembers what a save has written, so that the next one writes only what changed since. A
+    /// save that finds its `write_id` stored already must not call it, because it wrote nothing.
     pub fn remember(&self, rows: &Rows, point: SavePoint) {
         self.stored_messages.set(point, rows.messages.clone());
     }

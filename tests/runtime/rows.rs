@@ -1,6 +1,6 @@
 //! A state as rows: what is written is what changed, and what is read back is the state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -81,6 +81,8 @@ enum Step {
     Save,
     /// A clone is made, the state is edited, then the clone is saved.
     SaveClone(Edit),
+    /// The state is edited between the making and the writing of its rows.
+    EditDuringSave(Edit),
     /// Rows are made and not written.
     FailedSave,
     /// Rows are written, and the writer never learns it.
@@ -98,6 +100,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => edit().prop_map(Step::Edit),
         6 => Just(Step::Save),
         3 => edit().prop_map(Step::SaveClone),
+        2 => edit().prop_map(Step::EditDuringSave),
         1 => Just(Step::FailedSave),
         1 => Just(Step::LostReply),
         1 => edit().prop_map(Step::OtherWriter),
@@ -152,6 +155,12 @@ proptest! {
                     let rows = state.to_rows(Uuid::nil(), stored.expect()).unwrap();
                     prop_assert_eq!(rows.base, Some(stored.write_id), "a state knows what its clone saved");
                 }
+                Step::EditDuringSave(edit) => {
+                    let rows = state.to_rows(Uuid::nil(), stored.expect()).unwrap();
+                    apply(&edit, &mut state);
+                    stored.write(&rows);
+                    state.remember(&rows, stored.point());
+                }
                 Step::FailedSave => drop(state.to_rows(Uuid::nil(), stored.expect()).unwrap()),
                 Step::LostReply => {
                     let rows = state.to_rows(Uuid::nil(), stored.expect()).unwrap();
@@ -180,6 +189,8 @@ proptest! {
         let loaded = stored.load().unwrap();
         prop_assert_eq!(&loaded, &state);
         prop_assert_eq!(ids(&loaded.messages), ids(&state.messages));
+        let unique: HashSet<_> = ids(&loaded.messages).into_iter().collect();
+        prop_assert_eq!(unique.len(), loaded.messages.len(), "no two messages have one id");
         prop_assert_eq!(stored.save(&loaded), Vec::<i32>::new(), "a load remembers");
     }
 

@@ -247,9 +247,9 @@ const STOPS: &[Stop] = &[
         old: |_| {},
         new: upcoming,
         down: true,
-        cause: "UPDATE sagents_agent_states SET epoch = 1;",
-        message: "there are rows in sagents_agent_states with a value of epoch that would be lost; nothing was changed",
-        remedy: "UPDATE sagents_agent_states SET epoch = 0;",
+        cause: "UPDATE sagents_agent_states SET runs = 1;",
+        message: "there are rows in sagents_agent_states with a value of runs that would be lost; nothing was changed",
+        remedy: "UPDATE sagents_agent_states SET runs = 0;",
     },
     Stop {
         old: |_| {},
@@ -263,10 +263,10 @@ const STOPS: &[Stop] = &[
         old: |_| {},
         new: upcoming,
         down: true,
-        cause: "INSERT INTO sagents_agent_messages SELECT user_id, conversation_id, 0, 0, write_id, data
+        cause: "INSERT INTO sagents_agent_runs SELECT user_id, conversation_id, 0, 0, write_id, data
             FROM sagents_agent_states;",
-        message: "there are rows in sagents_agent_messages, and they would be lost; nothing was changed",
-        remedy: "DELETE FROM sagents_agent_messages;",
+        message: "there are rows in sagents_agent_runs, and they would be lost; nothing was changed",
+        remedy: "DELETE FROM sagents_agent_runs;",
     },
     Stop {
         old: |_| {},

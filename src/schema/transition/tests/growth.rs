@@ -9,26 +9,26 @@ pub fn upcoming(schema: &mut Schema) {
     let owner = schema.owner().cloned();
     let of_owner = || owner.iter().map(|owner| owner.name.clone());
     let columns = |names: &[&str]| of_owner().chain(names.iter().map(|&name| name.to_owned())).collect::<Vec<_>>();
-    let [conversations, states, messages] = &mut schema.tables[..] else { panic!("there are three tables") };
+    let [conversations, states, messages, ..] = &mut schema.tables[..] else { panic!("there are more tables") };
     conversations.columns.push(schema::nullable("archived_at", Kind::Time));
     let by_archive = columns(&["archived_at", "id"]);
     let by_archive = by_archive.into_iter().map(|name| IndexColumn { name, descending: false }).collect();
     conversations.indexes.push(Index { name: format!("{prefix}archived"), columns: by_archive, only: None });
-    states.columns.push(schema::defaulted("epoch", Kind::BigInteger, Default::Zero));
+    states.columns.push(schema::defaulted("runs", Kind::BigInteger, Default::Zero));
     messages.columns.push(schema::defaulted("changed", Kind::BigInteger, Default::Zero));
-    let name = format!("{prefix}agent_messages");
+    let name = format!("{prefix}agent_runs");
     let own = [
         ("conversation_id", Kind::Uuid),
-        ("epoch", Kind::BigInteger),
+        ("run", Kind::BigInteger),
         ("position", Kind::Integer),
         ("message_id", Kind::Uuid),
         ("data", Kind::ExactJson),
     ];
     let own = own.map(|(name, kind)| Column { nullable: false, ..schema::nullable(name, kind) });
     schema.tables.push(Table {
-        about: "The messages of a conversation's agent.".to_owned(),
+        about: "The runs of a conversation's agent.".to_owned(),
         columns: owner.iter().cloned().chain(own).collect(),
-        primary_key: Key { name: format!("{name}_pkey"), columns: columns(&["conversation_id", "epoch", "position"]) },
+        primary_key: Key { name: format!("{name}_pkey"), columns: columns(&["conversation_id", "run", "position"]) },
         unique: Vec::new(),
         foreign_keys: vec![ForeignKey {
             name: format!("{name}_fkey"),
@@ -55,32 +55,32 @@ fn what_is_upcoming_is_only_added_on_sqlite() {
     insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
     -- New columns.
     ALTER TABLE "sagents_conversations" ADD COLUMN "archived_at" TEXT;
-    ALTER TABLE "sagents_agent_states" ADD COLUMN "epoch" INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE "sagents_agent_states" ADD COLUMN "runs" INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE "sagents_display_messages" ADD COLUMN "changed" INTEGER NOT NULL DEFAULT 0;
 
     -- Indexes as they are from now on.
     CREATE INDEX "sagents_archived" ON "sagents_conversations" ("user_id", "archived_at", "id");
 
     -- New tables.
-    -- The messages of a conversation's agent.
-    CREATE TABLE "sagents_agent_messages" (
+    -- The runs of a conversation's agent.
+    CREATE TABLE "sagents_agent_runs" (
         "user_id" INTEGER NOT NULL,
         "conversation_id" BLOB NOT NULL,
-        "epoch" INTEGER NOT NULL,
+        "run" INTEGER NOT NULL,
         "position" INTEGER NOT NULL,
         "message_id" BLOB NOT NULL,
         "data" TEXT NOT NULL,
-        CONSTRAINT "sagents_agent_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch", "position"),
-        CONSTRAINT "sagents_agent_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
+        CONSTRAINT "sagents_agent_runs_pkey" PRIMARY KEY ("user_id", "conversation_id", "run", "position"),
+        CONSTRAINT "sagents_agent_runs_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
         CONSTRAINT "conversation_id_is_uuid" CHECK (length("conversation_id") = 16),
         CONSTRAINT "message_id_is_uuid" CHECK (length("message_id") = 16)
     ) STRICT, WITHOUT ROWID;
     "#);
     insta::assert_snapshot!(transition.down(Database::Sqlite), @r#"
-    -- Stops, with nothing changed, if sagents_agent_messages has rows, which would be lost.
-    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_agent_messages, and they would be lost; nothing was changed" CHECK (NOT stop));
+    -- Stops, with nothing changed, if sagents_agent_runs has rows, which would be lost.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_agent_runs, and they would be lost; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
-        SELECT 1 FROM "sagents_agent_messages"
+        SELECT 1 FROM "sagents_agent_runs"
     );
     DROP TABLE "sagents_guard";
 
@@ -91,10 +91,10 @@ fn what_is_upcoming_is_only_added_on_sqlite() {
     );
     DROP TABLE "sagents_guard";
 
-    -- Stops, with nothing changed, if sagents_agent_states has a value of epoch that would be lost.
-    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_agent_states with a value of epoch that would be lost; nothing was changed" CHECK (NOT stop));
+    -- Stops, with nothing changed, if sagents_agent_states has a value of runs that would be lost.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_agent_states with a value of runs that would be lost; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
-        SELECT 1 FROM "sagents_agent_states" WHERE "epoch" <> 0
+        SELECT 1 FROM "sagents_agent_states" WHERE "runs" <> 0
     );
     DROP TABLE "sagents_guard";
 
@@ -106,14 +106,14 @@ fn what_is_upcoming_is_only_added_on_sqlite() {
     DROP TABLE "sagents_guard";
 
     -- Tables that are no more.
-    DROP TABLE "sagents_agent_messages";
+    DROP TABLE "sagents_agent_runs";
 
     -- Indexes that change go first.
     DROP INDEX "sagents_archived";
 
     -- Columns that are no more.
     ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
-    ALTER TABLE "sagents_agent_states" DROP COLUMN "epoch";
+    ALTER TABLE "sagents_agent_states" DROP COLUMN "runs";
     ALTER TABLE "sagents_display_messages" DROP COLUMN "changed";
     "#);
 }
@@ -133,36 +133,36 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     $$;
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_conversations" ADD COLUMN "archived_at" TIMESTAMPTZ;
-    ALTER TABLE "sagents_agent_states" ADD COLUMN "epoch" BIGINT NOT NULL DEFAULT 0;
+    ALTER TABLE "sagents_agent_states" ADD COLUMN "runs" BIGINT NOT NULL DEFAULT 0;
     ALTER TABLE "sagents_display_messages" ADD COLUMN "changed" BIGINT NOT NULL DEFAULT 0;
 
     -- New tables, keys, checks and indexes.
     CREATE INDEX "sagents_archived" ON "sagents_conversations" ("user_id", "archived_at", "id");
-    -- The messages of a conversation's agent.
-    CREATE TABLE "sagents_agent_messages" (
+    -- The runs of a conversation's agent.
+    CREATE TABLE "sagents_agent_runs" (
         "user_id" BIGINT NOT NULL,
         "conversation_id" UUID NOT NULL,
-        "epoch" BIGINT NOT NULL,
+        "run" BIGINT NOT NULL,
         "position" INTEGER NOT NULL,
         "message_id" UUID NOT NULL,
         "data" JSON NOT NULL,
-        CONSTRAINT "sagents_agent_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch", "position"),
-        CONSTRAINT "sagents_agent_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE
+        CONSTRAINT "sagents_agent_runs_pkey" PRIMARY KEY ("user_id", "conversation_id", "run", "position"),
+        CONSTRAINT "sagents_agent_runs_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE
     );
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_agent_runs" IN ACCESS EXCLUSIVE MODE;
 
-    -- Stops, with nothing changed, if sagents_agent_messages has rows, which would be lost.
+    -- Stops, with nothing changed, if sagents_agent_runs has rows, which would be lost.
     DO $$
     BEGIN
-        IF EXISTS (SELECT 1 FROM "sagents_agent_messages") THEN
-            RAISE EXCEPTION 'there are rows in sagents_agent_messages, and they would be lost; nothing was changed';
+        IF EXISTS (SELECT 1 FROM "sagents_agent_runs") THEN
+            RAISE EXCEPTION 'there are rows in sagents_agent_runs, and they would be lost; nothing was changed';
         END IF;
     END
     $$;
@@ -176,11 +176,11 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     END
     $$;
 
-    -- Stops, with nothing changed, if sagents_agent_states has a value of epoch that would be lost.
+    -- Stops, with nothing changed, if sagents_agent_states has a value of runs that would be lost.
     DO $$
     BEGIN
-        IF EXISTS (SELECT 1 FROM "sagents_agent_states" WHERE "epoch" <> 0) THEN
-            RAISE EXCEPTION 'there are rows in sagents_agent_states with a value of epoch that would be lost; nothing was changed';
+        IF EXISTS (SELECT 1 FROM "sagents_agent_states" WHERE "runs" <> 0) THEN
+            RAISE EXCEPTION 'there are rows in sagents_agent_states with a value of runs that would be lost; nothing was changed';
         END IF;
     END
     $$;
@@ -195,12 +195,12 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     $$;
 
     -- Tables, keys, checks and indexes that are no more.
-    DROP TABLE "sagents_agent_messages";
+    DROP TABLE "sagents_agent_runs";
     DROP INDEX "sagents_archived";
 
     -- Columns that are no more.
     ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
-    ALTER TABLE "sagents_agent_states" DROP COLUMN "epoch";
+    ALTER TABLE "sagents_agent_states" DROP COLUMN "runs";
     ALTER TABLE "sagents_display_messages" DROP COLUMN "changed";
     "#);
 }
@@ -230,7 +230,12 @@ fn the_first_version_gets_what_is_upcoming() {
 #[test]
 fn other_names_of_constraints_are_a_difference_on_postgres_alone() {
     let first = include_str!("../../../../tests/landed/sqlite_user/.sagents/conversations/schema.json");
-    let transition = change(&Schema::read(first).unwrap(), &user(), same_owner());
+    let first = Schema::read(first).unwrap();
+    let mut named = user();
+    // What came later aside.
+    named.tables.truncate(first.tables.len());
+    named.tables[1].columns.retain(|column| column.name != "epoch");
+    let transition = change(&first, &named, same_owner());
     assert_eq!(transition.up(Database::Sqlite), "");
     assert_eq!(transition.up(Database::Postgres).matches("RENAME CONSTRAINT").count(), 9);
 }
@@ -241,12 +246,12 @@ fn a_column_that_is_not_used_any_more_stays_until_somebody_drops_it() {
     let transition = change(&old, &user(), same_owner());
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- archived_at of sagents_conversations is not used any more. It stays until a run with --drop-old-owner.
-    -- epoch of sagents_agent_states is not used any more. It stays until a run with --drop-old-owner.
+    -- runs of sagents_agent_states is not used any more. It stays until a run with --drop-old-owner.
     -- changed of sagents_display_messages is not used any more. It stays until a run with --drop-old-owner.
-    -- sagents_agent_messages is not used any more. It stays as it is, and is yours from now on.
+    -- sagents_agent_runs is not used any more. It stays as it is, and is yours from now on.
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
 
     -- Tables, keys, checks and indexes that are no more.
     DROP INDEX "sagents_archived";
@@ -257,7 +262,7 @@ fn a_column_that_is_not_used_any_more_stays_until_somebody_drops_it() {
     insta::assert_snapshot!(gone.up(Database::Sqlite), @r#"
     -- Columns that are no more.
     ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
-    ALTER TABLE "sagents_agent_states" DROP COLUMN "epoch";
+    ALTER TABLE "sagents_agent_states" DROP COLUMN "runs";
     ALTER TABLE "sagents_display_messages" DROP COLUMN "changed";
     "#);
 }
@@ -272,7 +277,7 @@ fn a_column_that_is_required_is_not_so_when_it_is_not_used_any_more() {
     -- version of sagents_agent_states is not used any more. It stays until a run with --drop-old-owner.
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_agent_states" ALTER COLUMN "version" DROP NOT NULL;
@@ -286,8 +291,8 @@ fn a_table_that_is_not_used_any_more_is_the_hosts() {
         let mut catalog = Catalog::new(database);
         catalog.apply(&sql::create(&grown(user()), database));
         let refused = transition.refuse_obstacles(&catalog, database).unwrap_err().to_string();
-        assert!(refused.contains("the table `sagents_agent_messages` has a foreign key"), "{refused}");
-        assert!(!transition.up(database).contains("DROP TABLE \"sagents_agent_messages\""));
+        assert!(refused.contains("the table `sagents_agent_runs` has a foreign key"), "{refused}");
+        assert!(!transition.up(database).contains("DROP TABLE \"sagents_agent_runs\""));
     }
 }
 
