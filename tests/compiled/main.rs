@@ -385,9 +385,14 @@ fn write_binary(host: &Host) {
         ("Cargo.toml", manifest("binary", "2021", dependencies).as_str()),
         (
             "src/main.rs",
-            &format!("{STRICT}\nmod accounts;\n\nfn main() {{\n    println!(\"{{}}\", accounts::NAME);\n}}\n"),
+            &format!(
+                "//! A program.\n\n{STRICT}\nmod accounts;\n\nfn main() {{\n    println!(\"{{}}\", accounts::NAME);\n}}\n"
+            ),
         ),
-        ("src/accounts/mod.rs", "pub mod scope;\n\npub const NAME: &str = \"accounts\";\n"),
+        (
+            "src/accounts/mod.rs",
+            "#![allow(unreachable_pub)]\n\npub mod scope;\n\npub const NAME: &str = \"accounts\";\n",
+        ),
         ("src/accounts/scope.rs", "use uuid::Uuid;\n\npub struct Scope {\n    pub user_id: Option<Uuid>,\n}\n"),
         (
             "migrations/20240101000000_users.sql",

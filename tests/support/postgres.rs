@@ -226,7 +226,8 @@ impl Database {
 
     /// As `Server::query`.
     pub fn query(&self, sql: &str) -> String {
-        self.try_query(sql).unwrap_or_else(|error| panic!("{sql}\n{error}"))
+        let rows = self.try_query(sql);
+        rows.unwrap_or_else(|error| panic!("{sql}\n{error}"))
     }
 
     /// As `query`, or else why it failed.

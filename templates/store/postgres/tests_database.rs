@@ -5,12 +5,14 @@
 use std::ops::Deref;
 use std::str::FromStr as _;
 
+{% if owner.is_some() -%}
 use chrono::Utc;
+{% endif -%}
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use uuid::Uuid;
 
-use super::super::store::{open, timestamp};
+use super::super::store::{% if owner.is_some() %}{open, timestamp}{% else %}open{% endif %};
 use super::super::{{ '{' }}{{ context }}, Error, Owner};
 
 /// What creates the tables.
@@ -77,17 +79,19 @@ impl Database {
 {%- endif %}
         db
     }
+{%- if let Some(owner) = owner %}
 
     /// Inserts a state without asking who owns the conversation.
     pub(super) async fn insert_state(&self, owner: &Owner, id: Uuid) -> sqlx::Result<()> {
         const INSERT: &str = r#"
             INSERT INTO {{ agent_states }}
-                (conversation_id, version, revision, write_id, data, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner.column }}{% endif %})
-            VALUES ($1, 2, 1, $1, '{}', $2, $2{% if owner.is_some() %}, $3{% endif %})"#;
+                (conversation_id, version, revision, write_id, data, inserted_at, updated_at, {{ owner.column }})
+            VALUES ($1, 2, 1, $1, '{}', $2, $2, $3)"#;
 
         let insert = sqlx::query(INSERT).bind(id).bind(timestamp(Utc::now()));
-        insert{% if owner.is_some() %}.bind(owner.id()){% endif %}.execute(&self.store.pool).await.map(drop)
+        insert.bind(owner.id()).execute(&self.store.pool).await.map(drop)
     }
+{%- endif %}
 
     /// Replaces the data of the only state.
     pub(super) async fn replace_state(&self, data: &str) {
