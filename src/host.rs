@@ -1,6 +1,7 @@
 //! What the generator reads of a host: its package, the crate that gets the code, its sources and migrations. Nothing
 //! here writes.
 
+pub mod lints;
 pub mod manifest;
 pub mod migrations;
 pub mod modules;

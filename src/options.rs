@@ -2,6 +2,7 @@
 //! nothing is left to default and everything is valid; no later module sees a clap type.
 
 mod key;
+mod lints;
 mod owner;
 mod rerun;
 mod reserved;
@@ -146,6 +147,7 @@ impl Options {
             context,
             scope,
         };
+        lints::refuse_forbidden(&options, host)?;
         let backfill = rerun::backfill(carried, &options, &catalog, last)?;
         Ok(Self { backfill, ..options })
     }

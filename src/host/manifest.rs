@@ -126,6 +126,16 @@ impl Manifest {
         Version::parse(&format!("{text}{}", ".0".repeat(missing))).ok()
     }
 
+    /// The levels of lints by tool, with the file and the table that they are in.
+    pub fn lints(&self) -> Option<(&Utf8Path, &'static str, &dyn TableLike)> {
+        let own = self.document.get("lints")?;
+        if own.get("workspace").and_then(Item::as_bool) != Some(true) {
+            return Some((&self.path, "lints", own.as_table_like()?));
+        }
+        let file = self.workspace.as_ref().map_or(&self.path, |(path, _)| path);
+        Some((file, "workspace.lints", self.workspace_table()?.get("lints")?.as_table_like()?))
+    }
+
     /// The text with every need met. Applied to its own result it changes nothing.
     pub fn with(&self, needs: &[Need]) -> Result<Wiring> {
         let mut manifest = self.clone();

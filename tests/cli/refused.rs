@@ -519,3 +519,105 @@ fn a_method_may_be_in_another_file() {
         .file("src/users.rs", "impl crate::accounts::User {\n    pub fn key(&self) -> i64 {\n        1\n    }\n}\n");
     host.generate("gen persistence conversations -s accounts::Scope --scope-owner user.key()");
 }
+
+/// A library with a scope, whose root begins with this.
+fn with_attributes(attributes: &str) -> Host {
+    with_root("").file("src/lib.rs", &format!("//! A library.\n\n{attributes}\n\npub mod accounts;\n"))
+}
+
+#[test]
+fn lints_that_generated_code_allows_are_not_forbidden() {
+    let hosts = [
+        with_attributes("#![forbid(unsafe_code, unused_qualifications)]"),
+        with_attributes("#![forbid(unused, reason = \"order\")]\n#![cfg_attr(feature = \"ci\", forbid(clippy::all))]"),
+        with_attributes(
+            "#![cfg_attr(not(test), forbid(clippy::unreachable))]\n#![cfg_attr(any(unix, not(test)), cfg_attr(all(), forbid(unused_mut)))]",
+        ),
+        with_attributes("#![forbid(clippy::unwrap_used)]"),
+        with_manifest(
+            "\n[lints.rust]\nunsafe_code = \"forbid\"\nunreachable-pub = { level = \"forbid\", priority = 1 }\n\n[lints.clippy]\nexpect_used = \"forbid\"\n",
+        ),
+        with_manifest("\n[lints]\nworkspace = true\n\n[workspace.lints]\nrust.dead_code = \"forbid\"\n"),
+        Host::binary().file("src/main.rs", "#![forbid(deprecated)]\nfn main() {}\n"),
+    ];
+    let member = Host::empty()
+        .file("Cargo.toml", "[workspace]\nmembers = [\"web\"]\n\n[workspace.lints.rust]\nunused_results = \"forbid\"\n")
+        .file("web/Cargo.toml", &manifest("web", "2024", "\n[lints]\nworkspace = true\n"))
+        .file("web/src/lib.rs", "");
+    let of_none = with_attributes("#![forbid(clippy::unused_self)]");
+    let all = [
+        refusals_in(&hosts),
+        refusal(&member, "gen persistence conversations -s accounts::Scope --path web"),
+        refusal(&of_none, "gen persistence conversations -s accounts::Scope --owner-type none"),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: generated code has to `allow` lints that are forbidden here, which is an error (E0453), or a warning for a group:
+      src/lib.rs:3: `forbid(unused_qualifications)`: code that serde derives allows it
+    help: write `deny` there instead of `forbid`: it fails a build just the same, but code may `allow` it
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: generated code has to `allow` lints that are forbidden here, which is an error (E0453), or a warning for a group:
+      src/lib.rs:3: `forbid(unused)`: the agent runtime allows `dead_code`, which is in this group
+      src/lib.rs:4: `forbid(clippy::all)`: `#[tracing::instrument]` allows `clippy::needless_return`, which is in this group
+    help: write `deny` there instead of `forbid`: it fails a build just the same, but code may `allow` it
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: generated code has to `allow` lints that are forbidden here, which is an error (E0453), or a warning for a group:
+      src/lib.rs:3: `forbid(clippy::unreachable)`: `#[tracing::instrument]` allows it
+      src/lib.rs:4: `forbid(unused_mut)`: the generated tests allow it
+    help: write `deny` there instead of `forbid`: it fails a build just the same, but code may `allow` it
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: generated code has to `allow` lints that are forbidden here, which is an error (E0453), or a warning for a group:
+      src/lib.rs:3: `forbid(clippy::unwrap_used)`: the generated tests allow it
+    help: write `deny` there instead of `forbid`: it fails a build just the same, but code may `allow` it; or generate no tests, with --no-tests
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: generated code has to `allow` lints that are forbidden here, which is an error (E0453), or a warning for a group:
+      Cargo.toml: `unreachable-pub` in [lints.rust]: the agent runtime allows it
+      Cargo.toml: `expect_used` in [lints.clippy]: the generated tests allow it
+    help: write `deny` there instead of `forbid`: it fails a build just the same, but code may `allow` it
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: generated code has to `allow` lints that are forbidden here, which is an error (E0453), or a warning for a group:
+      Cargo.toml: `dead_code` in [workspace.lints.rust]: the agent runtime allows it
+    help: write `deny` there instead of `forbid`: it fails a build just the same, but code may `allow` it
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: generated code has to `allow` lints that are forbidden here, which is an error (E0453), or a warning for a group:
+      src/main.rs:1: `forbid(deprecated)`: code that thiserror derives allows it
+    help: write `deny` there instead of `forbid`: it fails a build just the same, but code may `allow` it
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope --path web
+    error: generated code has to `allow` lints that are forbidden here, which is an error (E0453), or a warning for a group:
+      [host]/Cargo.toml: `unused_results` in [workspace.lints.rust]: the generated tests allow it
+    help: write `deny` there instead of `forbid`: it fails a build just the same, but code may `allow` it; or generate no tests, with --no-tests
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope --owner-type none
+    error: generated code has to `allow` lints that are forbidden here, which is an error (E0453), or a warning for a group:
+      src/lib.rs:3: `forbid(clippy::unused_self)`: code for conversations without an owner allows it
+    help: write `deny` there instead of `forbid`: it fails a build just the same, but code may `allow` it
+    exit 5
+    ");
+}
+
+#[test]
+fn lints_that_generated_code_does_not_allow_may_be_forbidden() {
+    let strict = "#![forbid(unsafe_code, missing_docs, clippy::unused_self)]\n#![deny(unused, clippy::unwrap_used)]\n\
+                  #![cfg_attr(not(test), forbid(clippy::unwrap_used))]\n\
+                  #![cfg_attr(all(unix, not(any(test, feature = \"testing\"))), forbid(clippy::expect_used))]";
+    with_attributes(strict).generate(PLAIN);
+    let offered = "\n[workspace.lints.rust]\ndead_code = \"forbid\"\n\n[lints.rust]\nunsafe_code = \"forbid\"\nunused = \"deny\"\n";
+    with_manifest(offered).generate(PLAIN);
+    let without_tests = with_attributes("#![forbid(unused_results, clippy::unwrap_used)]");
+    without_tests.generate("gen persistence conversations -s accounts::Scope --no-tests");
+}
