@@ -129,15 +129,15 @@ pub fn note_uncommitted(generation: &mut Generation, host: &Host) {
 /// What was generated and is not there any more, of the context and the runtime.
 fn gone(context: &ModulePath, last: &Last, host: &Host) -> Vec<ModulePath> {
     let is_gone = |module: &ModulePath| {
-        let mut roots = last.of(module).generated.keys().filter(|path| memory::is_root(path, module)).peekable();
+        let root = memory::root(last.of(module), module);
         let is_found = || matches!(modules::find(&host.tree, &host.krate, module.names()), Ok(Found::Module(_)));
-        roots.peek().is_some() && !roots.any(|path| host.tree.is_file(path)) && !is_found()
+        root.is_some_and(|root| !host.tree.is_file(root)) && !is_found()
     };
     [context.clone(), ModulePath::runtime()].into_iter().filter(is_gone).collect()
 }
 
 fn refuse_gone(module: &ModulePath, context: &ModulePath, last: &Last) -> Result<()> {
-    let root = last.of(module).generated.keys().find(|path| memory::is_root(path, module));
+    let root = memory::root(last.of(module), module);
     let (key, root) = (module.key(), root.map_or("its module", |path| path.as_str()));
     let restore = format!("restore {root} from version control");
     let again = format!("generate it again with `sagents gen persistence {}`", context.rust());

@@ -316,11 +316,15 @@ fn kept(tree: &Tree, expected: Option<&String>, file: Utf8PathBuf) -> Result<Bas
     Ok(text.map_or(Base::Lost { file }, |text| Base::Known(text.replace("\r\n", "\n"))))
 }
 
-/// Whether a generated file is the context's own module, under either of the two names that it may have.
-pub fn is_root(path: &Utf8Path, context: &ModulePath) -> bool {
-    let name = Some(context.last().as_str());
-    let above = path.parent().and_then(Utf8Path::file_name);
-    if path.file_name() == Some("mod.rs") { above == name } else { path.file_stem() == name && above != name }
+/// The file of a generated module itself, under either of the two names that it may have. A module below it may have the
+/// same name.
+pub fn root<'a>(files: &'a Files, module: &ModulePath) -> Option<&'a Utf8PathBuf> {
+    let name = Some(module.last().as_str());
+    let is_named = |path: &&Utf8PathBuf| {
+        let above = path.parent().and_then(Utf8Path::file_name);
+        if path.file_name() == Some("mod.rs") { above == name } else { path.file_stem() == name }
+    };
+    files.generated.keys().filter(is_named).min_by_key(|path| path.components().count())
 }
 
 pub fn schema_file(context: &ModulePath) -> Utf8PathBuf {

@@ -60,6 +60,7 @@ fn a_library_gets_public_modules() {
     src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
+    src/sagents/messages.rs
     src/sagents/persistence.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
@@ -71,6 +72,7 @@ fn a_library_gets_public_modules() {
     src/sagents/session/state.rs
     src/sagents/session/task.rs
     src/sagents/state.rs
+    src/sagents/stored.rs
     src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("src/lib.rs"), @"
@@ -166,6 +168,7 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/sagents/extensions.rs
     web/src/sagents/json.rs
     web/src/sagents/message.rs
+    web/src/sagents/messages.rs
     web/src/sagents/persistence.rs
     web/src/sagents/serializer.rs
     web/src/sagents/session.rs
@@ -177,6 +180,7 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/sagents/session/state.rs
     web/src/sagents/session/task.rs
     web/src/sagents/state.rs
+    web/src/sagents/stored.rs
     web/src/sagents/todo.rs
     ");
 }
@@ -294,10 +298,13 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/accounts/mod.rs
     src/conversations/mod.rs
     src/conversations/scope.rs
+    src/conversations/store/mod.rs
+    src/conversations/tests/mod.rs
     src/sagents/display.rs
     src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
+    src/sagents/messages.rs
     src/sagents/mod.rs
     src/sagents/persistence.rs
     src/sagents/serializer.rs
@@ -310,6 +317,7 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/sagents/session/state.rs
     src/sagents/session/task.rs
     src/sagents/state.rs
+    src/sagents/stored.rs
     src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("src/lib.rs"), @"
@@ -393,6 +401,14 @@ fn a_table_called_user_with_a_uuid_key_is_found() {
     CONSTRAINT "sagents_display_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
     CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
+    "user_id" BLOB NOT NULL,
+    CONSTRAINT "sagents_agent_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch", "position"),
+    CONSTRAINT "sagents_agent_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
+    CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
+    "user_id" BLOB NOT NULL,
+    CONSTRAINT "sagents_unreadable_states_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch"),
+    CONSTRAINT "sagents_unreadable_states_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
+    CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
     "#);
     assert_snapshot!(lines_with(&host, "src/accounts.rs", "pub "), @"
     pub struct Scope {
@@ -534,6 +550,7 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
+    src/sagents/messages.rs
     src/sagents/persistence.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
@@ -545,6 +562,7 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/sagents/session/state.rs
     src/sagents/session/task.rs
     src/sagents/state.rs
+    src/sagents/stored.rs
     src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("src/chat.rs"), @"
@@ -719,10 +737,7 @@ fn without_tests_nothing_of_them_is_there() {
     let host = Host::library();
     host.generate(&format!("{PLAIN} --no-tests"));
     assert!(!host.exists("src/conversations/tests.rs"));
-    assert_snapshot!(lines_with(&host, "src/conversations.rs", "test"), @"
-    /// - Connections are local and do not go stale, so none is tested before use or closed when idle.
-    .test_before_acquire(false)
-    ");
+    assert_snapshot!(lines_with(&host, "src/conversations.rs", "test"), @"");
     assert_snapshot!(lines_with(&host, "Cargo.toml", "dev-dependencies"), @"");
     assert_a_second_run_changes_nothing(&host, PLAIN);
 }
@@ -889,6 +904,7 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
+    src/sagents/messages.rs
     src/sagents/persistence.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
@@ -900,6 +916,7 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/sagents/session/state.rs
     src/sagents/session/task.rs
     src/sagents/state.rs
+    src/sagents/stored.rs
     src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("Cargo.toml"), @r#"

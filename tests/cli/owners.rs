@@ -48,15 +48,15 @@ fn the_way_to_the_user_is_not_the_way_to_the_team() {
 
       created   migrations/0003_change_sagents_owner_to_team_id.sql
       updated   sagents.toml
-      updated   src/conversations/agent_state.rs
       updated   src/conversations/conversation.rs
       updated   src/conversations/display_message.rs
-      updated   src/conversations/messages.rs
       updated   src/conversations/scope.rs
-      updated   src/conversations/states.rs
-      updated   src/conversations/tests.rs
-      updated   src/conversations/tool_calls.rs
-      updated   src/conversations.rs
+      updated   src/conversations/store/conversations.rs
+      updated   src/conversations/store/messages.rs
+      updated   src/conversations/store/rows.rs
+      updated   src/conversations/store/states.rs
+      updated   src/conversations/store/tool_calls.rs
+      updated   src/conversations/tests/database.rs
 
     dropped: scope-owner = user.id, it described the user
 

@@ -224,6 +224,7 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       created   src/sagents/extensions.rs
       created   src/sagents/json.rs
       created   src/sagents/message.rs
+      created   src/sagents/messages.rs
       created   src/sagents/persistence.rs
       created   src/sagents/serializer.rs
       created   src/sagents/session/coordinator.rs
@@ -235,6 +236,7 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       created   src/sagents/session/task.rs
       created   src/sagents/session.rs
       created   src/sagents/state.rs
+      created   src/sagents/stored.rs
       created   src/sagents/todo.rs
       created   src/sagents.rs
 

@@ -256,15 +256,15 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
       updated   sagents.toml
       updated   src/accounts.rs
                 + pub struct Scope
-      updated   src/conversations/agent_state.rs
       updated   src/conversations/conversation.rs
       updated   src/conversations/display_message.rs
-      updated   src/conversations/messages.rs
       updated   src/conversations/scope.rs
-      updated   src/conversations/states.rs
-      updated   src/conversations/tests.rs
-      updated   src/conversations/tool_calls.rs
-      updated   src/conversations.rs
+      updated   src/conversations/store/conversations.rs
+      updated   src/conversations/store/messages.rs
+      updated   src/conversations/store/rows.rs
+      updated   src/conversations/store/states.rs
+      updated   src/conversations/store/tool_calls.rs
+      updated   src/conversations/tests/database.rs
 
     Next:
       sqlx migrate run --source migrations           # changes the tables in DATABASE_URL
@@ -287,7 +287,7 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
     Generated crate::conversations: sqlite, owner team (team_id, uuid), tables sagents_*
 
       created   migrations/0004_drop_sagents_old_owner.sql
-      updated   src/conversations/tests.rs
+      updated   src/conversations/tests/database.rs
 
     Next:
       sqlx migrate run --source migrations  # changes the tables in DATABASE_URL
@@ -306,16 +306,15 @@ fn options_may_be_edited_in_the_file_and_then_updated() {
     host.write("sagents.toml", &format!("{options}table-prefix = \"chat_\" # shorter\n"));
     let check = host.sagents("check");
     assert_snapshot!(format!("{}exit {}", anonymous(&host, &check.stdout), check.code), @"
-    conversations: 9 problems
+    conversations: 8 problems
       pending   migrations/0003_rename_sagents_to_chat.sql
-      outdated  src/conversations/agent_state.rs
       outdated  src/conversations/conversation.rs
       outdated  src/conversations/display_message.rs
-      outdated  src/conversations/messages.rs
-      outdated  src/conversations/states.rs
-      outdated  src/conversations/tests.rs
-      outdated  src/conversations/tool_calls.rs
-      outdated  src/conversations.rs
+      outdated  src/conversations/store/conversations.rs
+      outdated  src/conversations/store/messages.rs
+      outdated  src/conversations/store/states.rs
+      outdated  src/conversations/store/tool_calls.rs
+      outdated  src/conversations/tests/database.rs
       help: sagents update conversations
     exit 3
     ");

@@ -419,5 +419,10 @@ fn recorded_tables_that_nobody_could_have_generated_are_refused() {
     error: the recorded tables are not ones that this version can change: there are none
     help: restore .sagents from version control, then run this again
     exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: the recorded tables are not ones that this version can change: there are none
+    help: restore .sagents from version control, then run this again
+    exit 5
     ");
 }
