@@ -35,6 +35,18 @@ fn damaged_place<T>(result: Result<T>) -> String {
     }
 }
 
+macro_rules! assert_not_found {
+    ($call:expr) => {
+        assert!(matches!($call.await, Err(Error::NotFound)), "{}", stringify!($call))
+    };
+}
+
+macro_rules! assert_invalid {
+    ($call:expr) => {
+        assert!(matches!($call.await, Err(Error::Invalid(_))), "{}", stringify!($call))
+    };
+}
+
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
@@ -83,93 +95,36 @@ async fn a_conversation_is_created_read_changed_and_deleted() {
     assert_eq!((cleared.title, cleared.metadata), (None, Map::new()));
 
     db.delete_conversation(&alice(), created.id).await.unwrap();
-    assert!(matches!(
-        db.get_conversation(&alice(), created.id).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.delete_conversation(&alice(), created.id).await,
-        Err(Error::NotFound)
-    ));
+    assert_not_found!(db.get_conversation(&alice(), created.id));
+    assert_not_found!(db.delete_conversation(&alice(), created.id));
 }
 {%- if has_owner %}
 
 #[tokio::test]
 async fn what_belongs_to_somebody_else_is_not_found() {
     let db = Database::new().await;
-    let id = db
-        .create_conversation(&alice(), NewConversation::new())
-        .await
-        .unwrap()
-        .id;
+    let id = db.conversation().await;
     let call = NewDisplayMessage::tool_call("call_1", "search");
     db.append_display_message(&alice(), id, call).await.unwrap();
     let before = db.get_conversation(&alice(), id).await.unwrap();
 
     let message = NewDisplayMessage::text(Role::User, "hello");
     let page = MessagePage::first();
-    assert!(matches!(
-        db.get_conversation(&bob(), id).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.update_conversation(&bob(), id, ConversationChanges::default())
-            .await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.delete_conversation(&bob(), id).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.append_display_message(&bob(), id, message).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.load_display_messages(&bob(), id, page).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.clear_display_messages(&bob(), id).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.mark_tool_executing(&bob(), id, "call_1").await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.save_agent_state(&bob(), id, &State::new(), Expect::Any).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.load_agent_state(&bob(), id).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.load_todos(&bob(), id).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.list_unreadable(&bob(), id).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.restore_unreadable(&bob(), id, 0).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.set_interrupted(&bob(), id, true).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.save_message(&bob(), id, Uuid::now_v7(), &Message::user("hello")).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.record_hitl_decision(&bob(), id, "call_1", HitlDecision::Approved)
-            .await,
-        Err(Error::NotFound)
-    ));
+    assert_not_found!(db.get_conversation(&bob(), id));
+    assert_not_found!(db.update_conversation(&bob(), id, ConversationChanges::default()));
+    assert_not_found!(db.delete_conversation(&bob(), id));
+    assert_not_found!(db.append_display_message(&bob(), id, message));
+    assert_not_found!(db.load_display_messages(&bob(), id, page));
+    assert_not_found!(db.clear_display_messages(&bob(), id));
+    assert_not_found!(db.mark_tool_executing(&bob(), id, "call_1"));
+    assert_not_found!(db.save_agent_state(&bob(), id, &State::new(), Expect::Any));
+    assert_not_found!(db.load_agent_state(&bob(), id));
+    assert_not_found!(db.load_todos(&bob(), id));
+    assert_not_found!(db.list_unreadable(&bob(), id));
+    assert_not_found!(db.restore_unreadable(&bob(), id, 0));
+    assert_not_found!(db.set_interrupted(&bob(), id, true));
+    assert_not_found!(db.save_message(&bob(), id, Uuid::now_v7(), &Message::user("hello")));
+    assert_not_found!(db.record_hitl_decision(&bob(), id, "call_1", HitlDecision::Approved));
     assert_eq!(
         db.list_conversations(&bob(), ListConversations::default())
             .await
@@ -194,11 +149,7 @@ async fn what_belongs_to_somebody_else_is_not_found() {
 #[tokio::test]
 async fn the_tables_refuse_a_row_that_crosses_owners() {
     let db = Database::new().await;
-    let id = db
-        .create_conversation(&alice(), NewConversation::new())
-        .await
-        .unwrap()
-        .id;
+    let id = db.conversation().await;
     assert!(db.insert_state(&bob(), id).await.is_err());
     db.insert_state(&alice(), id).await.unwrap();
 }
@@ -210,10 +161,7 @@ async fn pages_of_conversations_follow_each_other_in_every_order() {
     let mut ids = Vec::new();
     for _ in 0..5 {
         ids.push(
-            db.create_conversation(&alice(), NewConversation::new())
-                .await
-                .unwrap()
-                .id,
+            db.conversation().await,
         );
     }
     let newest = NewDisplayMessage::text(Role::User, "hello");
@@ -250,11 +198,7 @@ async fn pages_of_conversations_follow_each_other_in_every_order() {
 #[tokio::test]
 async fn messages_are_paged_both_ways_and_sequences_go_on_after_a_clear() {
     let db = Database::new().await;
-    let id = db
-        .create_conversation(&alice(), NewConversation::new())
-        .await
-        .unwrap()
-        .id;
+    let id = db.conversation().await;
     for n in 0..5 {
         let message = NewDisplayMessage::text(Role::User, format!("message {n}"));
         assert_eq!(
@@ -297,11 +241,7 @@ async fn messages_are_paged_both_ways_and_sequences_go_on_after_a_clear() {
 #[tokio::test]
 async fn appending_again_stores_nothing_and_returns_the_first() {
     let db = Database::new().await;
-    let id = db
-        .create_conversation(&alice(), NewConversation::new())
-        .await
-        .unwrap()
-        .id;
+    let id = db.conversation().await;
     let message = NewDisplayMessage::text(Role::Assistant, "nul\0byte")
         .metadata(object(json!({ "tokens": 3 })));
     let first = db
@@ -337,11 +277,7 @@ async fn concurrent_writers_leave_no_gap_and_no_tie() {
     const EACH: usize = 8;
 
     let db = Database::new().await;
-    let id = db
-        .create_conversation(&alice(), NewConversation::new())
-        .await
-        .unwrap()
-        .id;
+    let id = db.conversation().await;
     let shared = NewDisplayMessage::text(Role::System, "said by all, stored once");
     let mut writers = tokio::task::JoinSet::new();
     for _ in 0..WRITERS {
@@ -376,11 +312,7 @@ async fn concurrent_writers_leave_no_gap_and_no_tie() {
 #[tokio::test]
 async fn a_tool_call_runs_through_its_life() {
     let db = Database::new().await;
-    let id = db
-        .create_conversation(&alice(), NewConversation::new())
-        .await
-        .unwrap()
-        .id;
+    let id = db.conversation().await;
     for _ in 0..2 {
         // A model may repeat a call id: the newest row is the one that is meant.
         let call = NewDisplayMessage::tool_call("call_1", "search")
@@ -421,19 +353,9 @@ async fn a_tool_call_runs_through_its_life() {
         done,
         "repeating is harmless"
     );
-    assert!(matches!(
-        db.cancel_tool_call(&alice(), id, "call_1").await,
-        Err(Error::Invalid(_))
-    ));
-    assert!(matches!(
-        db.fail_tool_call(&alice(), id, "call_2", Map::new()).await,
-        Err(Error::NotFound)
-    ));
-    assert!(matches!(
-        db.resolve_interrupted_tool_result(&alice(), id, "call_1", "43")
-            .await,
-        Err(Error::Invalid(_))
-    ));
+    assert_invalid!(db.cancel_tool_call(&alice(), id, "call_1"));
+    assert_not_found!(db.fail_tool_call(&alice(), id, "call_2", Map::new()));
+    assert_invalid!(db.resolve_interrupted_tool_result(&alice(), id, "call_1", "43"));
 
     let messages = db
         .load_display_messages(&alice(), id, MessagePage::first())
@@ -464,11 +386,7 @@ async fn a_tool_call_runs_through_its_life() {
 #[tokio::test]
 async fn search_ignores_case_and_takes_wildcards_literally() {
     let db = Database::new().await;
-    let id = db
-        .create_conversation(&alice(), NewConversation::new())
-        .await
-        .unwrap()
-        .id;
+    let id = db.conversation().await;
     for text in ["100% sure", "1000 sure", "ÜBER_all", "überXall"] {
         let message = NewDisplayMessage::text(Role::User, text);
         db.append_display_message(&alice(), id, message)
@@ -507,10 +425,7 @@ async fn search_ignores_case_and_takes_wildcards_literally() {
         .unwrap();
     assert_eq!((second.len(), second[0].content.as_str()), (1, "100% sure"));
     let long = "a".repeat(201);
-    assert!(matches!(
-        db.search_messages(&alice(), &long, SearchPage::first()).await,
-        Err(Error::Invalid(_))
-    ));
+    assert_invalid!(db.search_messages(&alice(), &long, SearchPage::first()));
 }
 
 #[tokio::test]
@@ -537,10 +452,7 @@ async fn housekeeping_deletes_what_is_old_and_all_that_belongs_to_it() {
         .unwrap();
 
     assert_eq!(db.delete_conversations_before(cutoff).await.unwrap(), 1);
-    assert!(matches!(
-        db.get_conversation(&alice(), old.id).await,
-        Err(Error::NotFound)
-    ));
+    assert_not_found!(db.get_conversation(&alice(), old.id));
     assert_eq!(db.search_messages(&alice(), "hello", SearchPage::first())
             .await
             .unwrap(),
@@ -555,38 +467,25 @@ async fn what_cannot_be_stored_is_refused() {
         id: Uuid::max(),
         ..NewConversation::new()
     };
-    assert!(matches!(
-        db.create_conversation(&alice(), random).await,
-        Err(Error::Invalid(_))
-    ));
+    assert_invalid!(db.create_conversation(&alice(), random));
 
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let deep = NewConversation::new().metadata(object(json!({ "deep": deep })));
-    assert!(matches!(
-        db.create_conversation(&alice(), deep).await,
-        Err(Error::Invalid(_))
-    ));
+    assert_invalid!(db.create_conversation(&alice(), deep));
 
-    let id = db
-        .create_conversation(&alice(), NewConversation::new())
-        .await
-        .unwrap()
-        .id;
+    let id = db.conversation().await;
     let confused = NewDisplayMessage {
         status: Some(ToolStatus::Failed),
         ..NewDisplayMessage::text(Role::User, "?")
     };
-    assert!(matches!(
-        db.append_display_message(&alice(), id, confused).await,
-        Err(Error::Invalid(_))
-    ));
+    assert_invalid!(db.append_display_message(&alice(), id, confused));
 }
 
 #[tokio::test]
 async fn a_state_reads_back_equal_and_a_late_writer_is_told() {
     let db = Database::new().await;
-    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
-    assert!(matches!(db.load_agent_state(&alice(), id).await, Err(Error::NotFound)));
+    let id = db.conversation().await;
+    assert_not_found!(db.load_agent_state(&alice(), id));
     assert_eq!(db.load_todos(&alice(), id).await.unwrap(), []);
 
     let mut state = State::new();
@@ -618,7 +517,7 @@ async fn a_state_reads_back_equal_and_a_late_writer_is_told() {
 #[tokio::test]
 async fn a_save_writes_only_the_messages_that_changed() {
     let db = Database::new().await;
-    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    let id = db.conversation().await;
     let mut state = State::new();
     state.add_messages((0..100).map(|n| Message::user(format!("message {n}"))));
     let mut revision = db.save_agent_state(&alice(), id, &state, Expect::NOTHING).await.unwrap();
@@ -673,7 +572,7 @@ async fn a_conversation_that_was_created_again_is_not_taken_for_the_old_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_several_writers_with_the_same_revision_one_wins() {
     let db = Database::new().await;
-    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    let id = db.conversation().await;
     let mut writers = tokio::task::JoinSet::new();
     for n in 1..=8 {
         let conversations = db.conversations.clone();
@@ -700,7 +599,7 @@ async fn of_several_writers_with_the_same_revision_one_wins() {
 #[tokio::test]
 async fn what_cannot_be_read_is_set_aside_until_it_is_restored_or_discarded() {
     let db = Database::new().await;
-    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    let id = db.conversation().await;
     let state = state_of(&["hello"]);
     let mut revision = db.save_agent_state(&alice(), id, &state, Expect::NOTHING).await.unwrap();
     for (n, damaged) in DAMAGED.into_iter().enumerate() {
@@ -736,10 +635,7 @@ async fn what_cannot_be_read_is_set_aside_until_it_is_restored_or_discarded() {
     assert!(matches!(late, Err(Error::Conflict { .. })));
     let swapped = db.list_unreadable(&alice(), id).await.unwrap();
     assert_eq!(swapped.len(), DAMAGED.len());
-    assert!(matches!(
-        db.restore_unreadable(&alice(), id, aside[0].epoch).await,
-        Err(Error::NotFound)
-    ));
+    assert_not_found!(db.restore_unreadable(&alice(), id, aside[0].epoch));
 
     // The readable one was the last that was set aside.
     let readable = swapped.last().unwrap().epoch;
@@ -747,27 +643,18 @@ async fn what_cannot_be_read_is_set_aside_until_it_is_restored_or_discarded() {
     assert_eq!(db.load_agent_state(&alice(), id).await.unwrap().state, state);
     for UnreadableState { epoch, .. } in aside {
         db.discard_unreadable(&alice(), id, epoch).await.unwrap();
-        assert!(matches!(
-            db.discard_unreadable(&alice(), id, epoch).await,
-            Err(Error::NotFound)
-        ));
-        assert!(matches!(
-            db.load_unreadable(&alice(), id, epoch).await,
-            Err(Error::NotFound)
-        ));
+        assert_not_found!(db.discard_unreadable(&alice(), id, epoch));
+        assert_not_found!(db.load_unreadable(&alice(), id, epoch));
     }
     assert_eq!(db.list_unreadable(&alice(), id).await.unwrap(), []);
-    assert!(matches!(
-        db.discard_unreadable(&alice(), id, readable).await,
-        Err(Error::NotFound)
-    ));
+    assert_not_found!(db.discard_unreadable(&alice(), id, readable));
     assert_eq!(db.load_agent_state(&alice(), id).await.unwrap().state, state);
 }
 
 #[tokio::test]
 async fn damaged_and_missing_messages_are_found_with_their_place() {
     let db = Database::new().await;
-    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    let id = db.conversation().await;
     let state = state_of(&["a", "b", "c"]);
     for (position, damage, place) in [
         (1, None, "state.messages[1]"),
@@ -799,7 +686,7 @@ async fn damaged_and_missing_messages_are_found_with_their_place() {
 #[tokio::test]
 async fn what_an_earlier_version_stored_is_read_and_becomes_rows() {
     let db = Database::new().await;
-    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    let id = db.conversation().await;
     let mut state = state_of(&["a", "b"]);
     state.put_todo(Todo::new(1, "write"));
     let revision = db.save_agent_state(&alice(), id, &State::new(), Expect::NOTHING).await.unwrap();
@@ -842,7 +729,7 @@ async fn what_an_earlier_version_stored_is_read_and_becomes_rows() {
 #[tokio::test]
 async fn what_a_newer_version_wrote_is_not_overwritten() {
     let db = Database::new().await;
-    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    let id = db.conversation().await;
     db.save_agent_state(&alice(), id, &State::new(), Expect::Any).await.unwrap();
     db.replace_state(r#"{"version":4,"state":{}}"#).await;
     for outcome in [
@@ -857,7 +744,7 @@ async fn what_a_newer_version_wrote_is_not_overwritten() {
 #[tokio::test]
 async fn a_message_is_stored_as_what_it_shows_and_only_once() {
     let db = Database::new().await;
-    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    let id = db.conversation().await;
     let mut message = Message::assistant("Let me look.");
     message.tool_calls = vec![ToolCall::new("call_1", "search", json!({ "query": "sea" }))];
     let message_id = Uuid::now_v7();

@@ -13,7 +13,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use uuid::Uuid;
 
 use super::super::store::{% if owner.is_some() %}{open, timestamp}{% else %}open{% endif %};
-use super::super::{{ '{' }}{{ context }}, Error, Owner};
+use super::super::{{ '{' }}{{ context }}, Error, NewConversation, Owner};
 
 /// What creates the tables.
 const MIGRATION: &str = {{ migration }};
@@ -78,6 +78,13 @@ impl Database {
         }
 {%- endif %}
         db
+    }
+
+    /// The id of a new conversation of Alice's.
+    pub(super) async fn conversation(&self) -> Uuid {
+        let new = NewConversation::new();
+        let created = self.create_conversation(&alice(), new).await;
+        created.unwrap().id
     }
 {%- if let Some(owner) = owner %}
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 {% if owner.is_some() %}
 use super::super::store::timestamp;
 {%- endif %}
-use super::super::{{ '{' }}{{ context }}, Owner, connect};
+use super::super::{{ '{' }}{{ context }}, NewConversation, Owner, connect};
 
 /// What creates the tables.
 const MIGRATION: &str = {{ migration }};
@@ -67,6 +67,13 @@ impl Database {
             conversations: {{ context }}::new(pool),
             directory,
         }
+    }
+
+    /// The id of a new conversation of Alice's.
+    pub(super) async fn conversation(&self) -> Uuid {
+        let new = NewConversation::new();
+        let created = self.create_conversation(&alice(), new).await;
+        created.unwrap().id
     }
 {%- if let Some(owner) = owner %}
 
