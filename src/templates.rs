@@ -24,7 +24,7 @@ pub struct Context {
     database: Database,
     api: Api,
     models: Models,
-    scope: Scope,
+    scope: OwnerScope,
     store: Store,
     /// Nothing with `--no-tests`.
     tests: Option<Tests>,
@@ -67,7 +67,7 @@ impl Context {
                     None => r#"{"type": "none"}"#.to_owned(),
                 },
             },
-            scope: Scope {
+            scope: OwnerScope {
                 scope_name: scope_name.clone(),
                 scope_import: scope_import.clone(),
                 owner: owner.as_ref().map(ScopeOwner::new),
@@ -209,7 +209,7 @@ templates! {
 }
 
 templates! {
-    Scope {
+    OwnerScope {
         scope_name: String,
         scope_import: Option<String>,
         owner: Option<ScopeOwner>,

@@ -342,6 +342,7 @@ fn an_owner_comes_on_sqlite() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a whole migration")]
 fn an_owner_comes_on_postgres() {
     let chat = tables("chat_", Some(("team_id", Kind::Uuid, Some("teams"))));
     let transition = change(&user(), &chat, backfill(BACKFILL));
@@ -479,6 +480,7 @@ fn an_owner_comes_on_postgres() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a whole migration")]
 fn an_owner_comes_back_on_postgres() {
     let transition = change(&user(), &team(), backfill(BACKFILL));
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
