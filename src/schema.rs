@@ -43,6 +43,9 @@ pub struct Column {
     /// foreign key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retired: bool,
+    /// Large values are compressed in a fast way, where the server has one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compressed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -245,7 +248,7 @@ impl Maker<'_> {
                 column("version", Kind::Integer),
                 column("revision", Kind::BigInteger),
                 column("write_id", Kind::Uuid),
-                column("data", Kind::ExactJson),
+                compressed("data", Kind::ExactJson),
                 nullable("unreadable_data", Kind::ExactJson),
                 column("inserted_at", Kind::Time),
                 column("updated_at", Kind::Time),
@@ -270,7 +273,7 @@ impl Maker<'_> {
                 column("epoch", Kind::BigInteger),
                 column("position", Kind::Integer),
                 column("message_id", Kind::Uuid),
-                column("data", Kind::ExactJson),
+                compressed("data", Kind::ExactJson),
             ]),
             primary_key: self.primary_key(&name, &["conversation_id", "epoch", "position"]),
             unique: Vec::new(),
@@ -402,11 +405,15 @@ fn one_of(column: &str, values: &[&str]) -> Check {
 }
 
 fn column(name: &str, kind: Kind) -> Column {
-    Column { name: name.to_owned(), kind, nullable: false, default: None, retired: false }
+    Column { name: name.to_owned(), kind, nullable: false, default: None, retired: false, compressed: false }
 }
 
 fn nullable(name: &str, kind: Kind) -> Column {
     Column { nullable: true, ..column(name, kind) }
+}
+
+fn compressed(name: &str, kind: Kind) -> Column {
+    Column { compressed: true, ..column(name, kind) }
 }
 
 fn defaulted(name: &str, kind: Kind, default: Default) -> Column {

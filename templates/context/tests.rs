@@ -727,6 +727,44 @@ async fn what_an_earlier_version_stored_is_read_and_becomes_rows() {
 }
 
 #[tokio::test]
+async fn messages_stay_with_a_state_that_an_earlier_version_set_aside() {
+    let db = Database::new().await;
+    let state = state_of(&["a", "b"]);
+    let whole = serializer::to_text(&state_of(&["c", "d", "e"])).unwrap();
+    for (earlier, keep) in [(whole.as_str(), true), ("[]", true), (&whole, false)] {
+        let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+        db.save_agent_state(&alice(), id, &state, Expect::NOTHING).await.unwrap();
+        db.set_aside_by_earlier_version(earlier).await;
+        db.restore_by_earlier_version().await;
+        if keep {
+            db.save_agent_state(&alice(), id, &state_of(&["f"]), Expect::Any).await.unwrap();
+            let epoch = db.list_unreadable(&alice(), id).await.unwrap()[0].epoch;
+            assert_eq!(db.load_unreadable(&alice(), id, epoch).await.unwrap().messages.len(), 2);
+            db.restore_unreadable(&alice(), id, epoch).await.unwrap();
+        } else {
+            db.restore_unreadable(&alice(), id, -1).await.unwrap();
+        }
+        assert_eq!(db.load_agent_state(&alice(), id).await.unwrap().state, state);
+        db.delete_conversation(&alice(), id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_revision_that_no_state_has_is_a_conflict() {
+    let db = Database::new().await;
+    let id = db.create_conversation(&alice(), NewConversation::new()).await.unwrap().id;
+    let state = state_of(&["a"]);
+    let current = db.save_agent_state(&alice(), id, &state, Expect::Any).await.unwrap();
+    for revision in [i64::MIN, -1, i64::MAX].map(Revision) {
+        for expect in [Expect::Revision(revision), Expect::Unreadable(revision)] {
+            let outcome = db.save_agent_state(&alice(), id, &state, expect).await;
+            assert!(matches!(outcome, Err(Error::Conflict { current: found }) if found == current));
+        }
+    }
+    assert_eq!(db.list_unreadable(&alice(), id).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn what_a_newer_version_wrote_is_not_overwritten() {
     let db = Database::new().await;
     let id = db.conversation().await;

@@ -118,6 +118,19 @@ impl Header {
     }
 }
 
+/// Whether rows beside `header` belong to `aside`, which an earlier version of this code has set aside:
+/// it exchanges two headers, or replaces one, and does not know that rows belong to one of them.
+#[must_use]
+pub fn are_rows_of_aside(header: &[u8], aside: &[u8]) -> bool {
+    match serializer::read_stored("", header) {
+        Ok(Header::Whole(_)) => true,
+        Err(ReadError::Damaged { .. }) => {
+            matches!(serializer::read_stored("", aside), Ok(Header::Rows(_)))
+        }
+        Ok(Header::Rows(_)) | Err(_) => false,
+    }
+}
+
 /// A state whose rows are being read.
 #[derive(Debug)]
 pub struct HeaderState {

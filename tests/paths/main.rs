@@ -171,9 +171,10 @@ fn play_older(host: &Host, missing: &[&str]) {
     let path = host.find("_create_sagents_persistence.up.sql");
     let text = host.read(&path);
     let (before, messages) = text.split_at(text.find("CREATE TABLE \"sagents_display_messages\"").unwrap());
+    let (messages, behind) = messages.split_at(messages.find("CREATE TABLE \"sagents_agent_messages\"").unwrap());
     let indexes = messages.find("CREATE INDEX").unwrap();
     let lines = messages[..indexes].lines().filter(|line| !is_missing(line));
-    host.write(&path, &(before.to_owned() + &lines.collect::<Vec<_>>().join("\n") + "\n"));
+    host.write(&path, &format!("{before}{}\n{behind}", lines.collect::<Vec<_>>().join("\n")));
     let path = ".sagents/conversations/schema.json";
     let mut schema: serde_json::Value = serde_json::from_str(&host.read(path)).unwrap();
     let messages = schema["tables"][2].as_object_mut().unwrap();

@@ -193,7 +193,7 @@ const SQLITE_TABLE: &str = r#"
 "#;
 
 const POSTGRES_TABLE: &str = "
-    SELECT attname::text || ' ' || format_type(atttypid, atttypmod) || ' '
+    SELECT attname::text || ' ' || format_type(atttypid, atttypmod) || ' compression ' || attcompression::text || ' '
         || coalesce('DEFAULT ' || pg_get_expr(adbin, adrelid), '') || CASE WHEN attnotnull THEN ' required' ELSE '' END AS line
     FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
     WHERE attrelid = '\"{{ table }}\"'::regclass AND attnum > 0 AND NOT attisdropped

@@ -4,7 +4,7 @@
 //! version of this code stored has its messages in `data`, and no rows.
 
 use chrono::Utc;
-use sqlx::postgres::{PgExecutor, PgRow};
+use sqlx::postgres::{PgConnection, PgExecutor, PgRow};
 use sqlx::{FromRow, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
@@ -12,7 +12,7 @@ use super::super::states::{SaveOutcome, UnreadableData, UnreadableMessage, Unrea
 use super::super::{Error, Owner, Result};
 use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
-use crate::sagents::stored::{Header, HeaderState, Rows, SavePoint, StoredRow};
+use crate::sagents::stored::{self, Header, HeaderState, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, State, Todo};
 
 /// What a save finds. Without a state, the revision is 0.
@@ -48,12 +48,19 @@ impl Store {
                     Loaded::Unreadable { revision, .. } => (revision.0, true),
                 },
             };
+            // Nearly always no, and then a save is one statement.
+            let must_separate = rows.base.is_none()
+                && expected > 0
+                && are_rows_of_aside(&self.pool, owner, conversation_id).await?;
             let saved = retry(|| async {
-                if !set_aside {
+                if !set_aside && !must_separate {
                     return save(&self.pool, owner, conversation_id, rows, expected, write_id).await;
                 }
                 let mut tx = self.lock(owner, conversation_id).await?;
-                let _ = move_aside(&mut *tx, owner, conversation_id).await?;
+                let _ = separate(&mut tx, owner, conversation_id).await?;
+                if set_aside {
+                    let _ = move_aside(&mut *tx, owner, conversation_id).await?;
+                }
                 let saved = save(&mut *tx, owner, conversation_id, rows, expected, write_id).await?;
                 if saved.is_some() {
                     tx.commit().await?;
@@ -292,6 +299,8 @@ impl Store {
         let write_id = Uuid::now_v7();
         retry(|| async {
             let mut tx = self.lock(owner, conversation_id).await?;
+            let separated = separate(&mut tx, owner, conversation_id).await?;
+            let epoch = separated.filter(|_| epoch == -1).unwrap_or(epoch);
             if move_aside(&mut *tx, owner, conversation_id).await? == Some(epoch) {
                 // It is the current one.
                 return Err(Error::NotFound);
@@ -341,6 +350,8 @@ impl Store {
 
         retry(|| async {
             let mut tx = self.lock(owner, conversation_id).await?;
+            let separated = separate(&mut tx, owner, conversation_id).await?;
+            let epoch = separated.filter(|_| epoch == -1).unwrap_or(epoch);
             let discarded = sqlx::query(DISCARD)
                 .bind(conversation_id)
                 .bind(epoch)
@@ -493,6 +504,75 @@ async fn move_aside(
         .bind(owner.id())
 {%- endif %}
         .fetch_optional(executor)
+        .await?;
+    Ok(epoch)
+}
+
+/// Whether the rows of the current epoch belong to what an earlier version of this code has set aside.
+async fn are_rows_of_aside(
+    executor: impl PgExecutor<'_>,
+    owner: &Owner,
+    conversation_id: Uuid,
+) -> Result<bool> {
+    const SELECT: &str = r#"
+        SELECT s.data, s.unreadable_data FROM {{ agent_states }} AS s
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
+          AND s.unreadable_data IS NOT NULL AND EXISTS (
+              SELECT FROM {{ agent_messages }} AS m
+              WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1::uuid AND m.epoch = s.epoch
+          )"#;
+
+    let row = sqlx::query(SELECT)
+        .bind(conversation_id)
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_optional(executor)
+        .await?;
+    match row {
+        Some(row) => Ok(stored::are_rows_of_aside(
+            bytes(&row)?,
+            row.try_get_unchecked("unreadable_data")?,
+        )),
+        None => Ok(false),
+    }
+}
+
+/// Keeps what an earlier version of this code has set aside with the current epoch, which it returns,
+/// if the rows of that epoch belong to it. The state moves on to the next epoch.
+async fn separate(
+    connection: &mut PgConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+) -> Result<Option<i64>> {
+    const SEPARATE: &str = r#"
+        WITH kept AS (
+            INSERT INTO {{ unreadable_states }}
+                (conversation_id, epoch, data, set_aside_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+            SELECT s.conversation_id, s.epoch, s.unreadable_data, $2::timestamptz{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
+            FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+            RETURNING epoch
+        )
+        UPDATE {{ agent_states }} AS s
+        SET unreadable_data = NULL, epoch = 1 + greatest(s.epoch, (
+            SELECT max(u.epoch) FROM {{ unreadable_states }} AS u
+            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
+        ))
+        FROM kept AS k
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+        RETURNING k.epoch"#;
+
+    if !are_rows_of_aside(&mut *connection, owner, conversation_id).await? {
+        return Ok(None);
+    }
+    let epoch = sqlx::query_scalar(SEPARATE)
+        .bind(conversation_id)
+        .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_optional(connection)
         .await?;
     Ok(epoch)
 }

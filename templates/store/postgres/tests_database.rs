@@ -116,6 +116,17 @@ impl Database {
         assert_eq!(update.await.unwrap().rows_affected(), 1);
     }
 
+    /// What an earlier version of this code does to the only state to restore what it has set aside.
+    pub(super) async fn restore_by_earlier_version(&self) {
+        const UPDATE: &str = r#"
+            UPDATE {{ agent_states }}
+            SET data = unreadable_data, unreadable_data = data, revision = revision + 1, write_id = $1"#;
+
+        let update = sqlx::query(UPDATE).bind(Uuid::now_v7());
+        let updated = update.execute(&self.store.pool).await.unwrap();
+        assert_eq!(updated.rows_affected(), 1);
+    }
+
     /// Marks the messages of agent states that are stored now.
     pub(super) async fn mark_messages(&self) {
         const UPDATE: &str = r#"UPDATE {{ agent_messages }} SET message_id = $1"#;

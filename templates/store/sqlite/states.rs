@@ -13,7 +13,7 @@ use super::super::{Error, Owner, Result};
 use super::conversations::touch;
 use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
-use crate::sagents::stored::{Header, HeaderState, Rows, SavePoint, StoredRow};
+use crate::sagents::stored::{self, Header, HeaderState, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, State, Todo};
 
 /// What a save finds.
@@ -69,6 +69,9 @@ impl Store {
                 Expect::Revision(_) => false,
                 Expect::Unreadable(_) => true,
             };
+            if rows.base.is_none() {
+                let _ = separate(&mut tx, owner, conversation_id).await?;
+            }
             if set_aside {
                 let _ = move_aside(&mut tx, owner, conversation_id).await?;
             }
@@ -234,6 +237,8 @@ impl Store {
         retry(|| async {
             let mut tx = self.begin().await?;
             touch(&mut tx, owner, conversation_id).await?;
+            let separated = separate(&mut tx, owner, conversation_id).await?;
+            let epoch = separated.filter(|_| epoch == -1).unwrap_or(epoch);
             if move_aside(&mut tx, owner, conversation_id).await? == Some(epoch) {
                 // It is the current one.
                 return Err(Error::NotFound);
@@ -281,14 +286,16 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
               AND s.unreadable_data IS NOT NULL AND $2 = -1"#;
 
-        let statements: &[&'static str] = if epoch == -1 {
-            &[CLEAR]
-        } else {
-            &[DELETE_MESSAGES, DELETE_HEADER]
-        };
         retry(|| async {
             let mut tx = self.begin().await?;
             touch(&mut tx, owner, conversation_id).await?;
+            let separated = separate(&mut tx, owner, conversation_id).await?;
+            let epoch = separated.filter(|_| epoch == -1).unwrap_or(epoch);
+            let statements: &[&'static str] = if epoch == -1 {
+                &[CLEAR]
+            } else {
+                &[DELETE_MESSAGES, DELETE_HEADER]
+            };
             let mut discarded = 0;
             for &statement in statements {
                 let result = sqlx::query(statement)
@@ -456,6 +463,67 @@ async fn move_aside(
         )
         WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1"#;
 
+    let epoch = sqlx::query_scalar(KEEP)
+        .bind(conversation_id)
+        .bind(timestamp(Utc::now()))
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_optional(&mut *connection)
+        .await?;
+    sqlx::query(MOVE)
+        .bind(conversation_id)
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .execute(&mut *connection)
+        .await
+        .map(drop)?;
+    Ok(epoch)
+}
+
+/// Keeps what an earlier version of this code has set aside with the current epoch, which it returns,
+/// if the rows of that epoch belong to it. The state moves on to the next epoch.
+async fn separate(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+) -> Result<Option<i64>> {
+    const SELECT: &str = r#"
+        SELECT s.data, s.unreadable_data FROM {{ agent_states }} AS s
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
+          AND s.unreadable_data IS NOT NULL AND EXISTS (
+              SELECT 1 FROM {{ agent_messages }} AS m
+              WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1 AND m.epoch = s.epoch
+          )"#;
+    const KEEP: &str = r#"
+        INSERT INTO {{ unreadable_states }}
+            (conversation_id, epoch, data, set_aside_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        SELECT s.conversation_id, s.epoch, s.unreadable_data, $2{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
+        FROM {{ agent_states }} AS s
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
+        RETURNING epoch"#;
+    const MOVE: &str = r#"
+        UPDATE {{ agent_states }} AS s
+        SET unreadable_data = NULL, epoch = 1 + (
+            SELECT max(u.epoch) FROM {{ unreadable_states }} AS u
+            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $2 AND {% endif %}u.conversation_id = $1
+        )
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1"#;
+
+    let row = sqlx::query(SELECT)
+        .bind(conversation_id)
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_optional(&mut *connection)
+        .await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    if !stored::are_rows_of_aside(bytes(&row)?, row.try_get_unchecked("unreadable_data")?) {
+        return Ok(None);
+    }
     let epoch = sqlx::query_scalar(KEEP)
         .bind(conversation_id)
         .bind(timestamp(Utc::now()))

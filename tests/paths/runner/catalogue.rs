@@ -115,7 +115,7 @@ fn checks(sql: &str) -> Vec<String> {
 const POSTGRES_COLUMNS: &str = "
     SELECT relname::text, attname::text, format_type(atttypid, atttypmod) || ' '
         || coalesce('DEFAULT ' || pg_get_expr(adbin, adrelid), '')
-        || CASE WHEN attnotnull THEN ' required' ELSE ' optional' END
+        || ' compression ' || attcompression::text || CASE WHEN attnotnull THEN ' required' ELSE ' optional' END
     FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
     LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
     WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped

@@ -10,7 +10,8 @@ use crate::database::Session;
 use crate::sets::{Change, Database, PEOPLE, Set, change, uuid};
 
 /// The tables of every set, by what is behind its prefix. Parents first.
-pub const TABLES: [&str; 3] = ["conversations", "agent_states", "display_messages"];
+pub const TABLES: [&str; 5] =
+    ["conversations", "agent_states", "display_messages", "agent_messages", "unreadable_states"];
 
 /// Every row of every table, as its columns and their literals.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,7 +80,8 @@ impl Rows {
 
     /// The owners of what was written after the change.
     pub fn late_owners(&self, set: &Set) -> Vec<Option<&str>> {
-        let late = self.tables.values().flatten().filter(|row| row["inserted_at"].contains("2027-"));
+        let is_late = |row: &&Row| row.get("inserted_at").is_some_and(|time| time.contains("2027-"));
+        let late = self.tables.values().flatten().filter(is_late);
         let owner = |row| set.owner.as_ref().map(|owner| Row::get(row, owner.field).unwrap().as_str());
         late.map(owner).collect()
     }
@@ -166,7 +168,9 @@ pub fn fill(set: &Set, database: Database) -> String {
         sql += &writer.state(1);
         for sequence in 0..3 {
             sql += &writer.message(1, sequence);
+            sql += &writer.agent_message(1, sequence);
         }
+        sql += &writer.unreadable_state(1);
     }
     sql
 }
@@ -247,6 +251,28 @@ impl Writer<'_> {
                 uuid(&format!("0190c0de0000700080000000eeee{sequence:04}"), self.database),
                 self.time
             ),
+        )
+    }
+
+    /// The messages of a state are in two epochs: that of the state, and that of what was set aside.
+    fn agent_message(&self, number: u8, position: u8) -> String {
+        self.insert(
+            "agent_messages",
+            "conversation_id, epoch, position, message_id, data",
+            &format!(
+                "{}, {}, {position}, {}, '{{\"n\":  1.50, \"z\": \"\\u0000\"}}'",
+                self.id(number),
+                position % 2,
+                uuid(&format!("0190c0de0000700080000000ffff{position:04}"), self.database),
+            ),
+        )
+    }
+
+    fn unreadable_state(&self, number: u8) -> String {
+        self.insert(
+            "unreadable_states",
+            "conversation_id, epoch, data, set_aside_at",
+            &format!("{}, 1, '[1.50,  \"\\u0000\"]', {}", self.id(number), self.time),
         )
     }
 
