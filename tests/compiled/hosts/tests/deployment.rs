@@ -49,18 +49,15 @@ async fn tables_that_were_not_migrated_are_an_error_with_a_hint() {
         let pool = connect(&database.url()).await.unwrap();
         sqlx::raw_sql(change).execute(&pool).await.unwrap();
         let layer = Conversations::new(pool);
-        let error = match change.split_once(' ') {
-            Some(("ALTER", _)) => {
-                let list = ListConversations::new();
-                layer.list_conversations(&scope(), list).await.unwrap_err()
-            }
-            _ => {
-                let page = SearchPage::first();
-                layer
-                    .search_messages(&scope(), "a", page)
-                    .await
-                    .unwrap_err()
-            }
+        let error = if change.starts_with("ALTER") {
+            let list = ListConversations::new();
+            layer.list_conversations(&scope(), list).await.unwrap_err()
+        } else {
+            let page = SearchPage::first();
+            layer
+                .search_messages(&scope(), "a", page)
+                .await
+                .unwrap_err()
         };
         assert_eq!(error.to_string(), "database error");
         let hint = error.hint().unwrap();
