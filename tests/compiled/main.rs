@@ -48,6 +48,7 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     host.write("member/Cargo.toml", include_str!("hosts/member.toml"));
     host.write("member/src/lib.rs", "");
     write_identity(host);
+    write_landed(host, "sqlite_none", "sagents_");
     write_matrix(host, ON_SQLITE);
 
     compiled.generate("my_app", FULL);
@@ -212,6 +213,7 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("tests/histories.rs", include_str!("hosts/tests/histories.rs")),
         ("tests/killed.rs", include_str!("hosts/tests/killed.rs")),
         ("tests/migrations.rs", include_str!("hosts/tests/migrations.rs")),
+        ("tests/rows.rs", include_str!("hosts/tests/rows.rs")),
         ("tests/source/mod.rs", include_str!("hosts/tests/source.rs")),
         ("tests/sessions/conflicts.rs", include_str!("hosts/tests/sessions/conflicts.rs")),
         ("tests/sessions/failing.rs", include_str!("hosts/tests/sessions/failing.rs")),
@@ -222,6 +224,7 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("tests/states.rs", &include_str!("hosts/tests/states.rs").replace("// {{ guide }}\n", &guide())),
         ("tests/storage/mod.rs", include_str!("hosts/tests/storage.rs")),
         ("tests/strategies/mod.rs", include_str!("../runtime/strategies.rs")),
+        ("tests/versions.rs", include_str!("hosts/tests/versions.rs")),
     ];
     for (path, text) in of_every_database.iter().chain(of_database) {
         host.write(&format!("matrix/{path}"), text);
@@ -320,9 +323,10 @@ fn hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
 fn hosts_on_postgres_pass_their_tests_without_a_warning() {
     let compiled = Compiled::with_server("postgres");
     let host = &compiled.host;
-    let members = "[workspace]\nresolver = \"3\"\nmembers = [\"binary\", \"identity\", \"matrix\"]\n";
+    let members = "[workspace]\nresolver = \"3\"\nmembers = [\"binary\", \"identity\", \"landed\", \"matrix\"]\n";
     host.write("Cargo.toml", members);
     write_identity(host);
+    write_landed(host, "postgres_none", "as_long_as_a_prefix_may_be_in_tables");
     write_matrix(host, ON_POSTGRES);
     write_binary(host);
 
@@ -362,6 +366,19 @@ fn a_new_package_on_postgres_passes_its_tests_and_runs_without_an_edit() {
 fn write_identity(host: &Host) {
     host.write("identity/Cargo.toml", &manifest("identity", "2024", "\n[dependencies]\ntokio-macros = \"2\"\n"));
     host.write("identity/src/lib.rs", include_str!("hosts/identity.rs"));
+}
+
+/// What the first version generated, as a library that works on the tables of the matrix without a prefix.
+fn write_landed(host: &Host, set: &str, prefix: &str) {
+    let landed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/landed");
+    for directory in ["shared", set] {
+        let mut files = Host::at(landed.join(directory)).files();
+        files.retain(|path, _| path.starts_with("src/") || path == "Cargo.toml");
+        for (path, bytes) in files {
+            let text = String::from_utf8(bytes).unwrap().replace(&format!("\"{prefix}"), "\"");
+            host.write(&format!("landed/{path}"), &text.replace("name = \"my_app\"", "name = \"landed\""));
+        }
+    }
 }
 
 /// Lints that are off by default and that some hosts deny.

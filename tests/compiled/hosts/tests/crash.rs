@@ -10,7 +10,7 @@ use std::time::Duration;
 use database::server::Server;
 use matrix::conversations::{
     Conversations, DisplayMessage, Error, MessagePage, NewConversation, NewDisplayMessage, Role,
-    connect,
+    Saved, connect,
 };
 use matrix::sagents::{Expect, Message, Revision, State};
 use matrix::scopes::{Scope, User};
@@ -54,6 +54,15 @@ async fn a_killed_server_loses_nothing_that_was_answered() {
             server.restart();
         });
         killed.await.unwrap();
+        for &id in &ids {
+            let saved = loop {
+                let loaded = layer.load_agent_state(&scope(), id).await;
+                if let Some(saved) = load.answer(loaded).await {
+                    break saved;
+                }
+            };
+            assert_one_save(&saved);
+        }
     }
 
     let answered: Vec<DisplayMessage> = appends.join_all().await.into_iter().flatten().collect();
@@ -88,8 +97,8 @@ async fn a_killed_server_loses_nothing_that_was_answered() {
         assert_eq!(answered, stored);
 
         let saved = layer.load_agent_state(&scope(), id).await.unwrap();
-        assert_eq!(saved.revision, Revision(i64::try_from(EACH).unwrap()));
         assert_eq!(saved.state.messages.len(), EACH);
+        assert_one_save(&saved);
     }
 }
 
@@ -135,8 +144,11 @@ async fn append(layer: Conversations, id: Uuid, load: Load) -> Vec<DisplayMessag
 async fn save(layer: Conversations, id: Uuid, load: Load) {
     let scope = scope();
     let (mut state, mut expect) = (State::new(), Expect::NOTHING);
-    for n in 0..EACH {
+    for n in 1..=EACH {
         state.add_message(Message::user(format!("message {n}")));
+        let changed = &mut state.messages[n / 2];
+        changed.extra.insert("changed_by".into(), n.into());
+        state.put_metadata("number", n);
         let write_id = Uuid::now_v7();
         let revision = loop {
             let outcome = layer.save_agent_state_with_id(&scope, id, &state, expect, write_id);
@@ -146,6 +158,19 @@ async fn save(layer: Conversations, id: Uuid, load: Load) {
         };
         expect = Expect::Revision(revision);
     }
+}
+
+/// Every save adds a message, and changes an earlier one and the header: they are those of one save.
+fn assert_one_save(saved: &Saved) {
+    let (state, number) = (&saved.state, saved.state.messages.len());
+    assert_eq!(saved.revision, Revision(i64::try_from(number).unwrap()));
+    for (message, n) in state.messages.iter().zip(1..) {
+        let text = message.content.as_ref().unwrap().text();
+        assert_eq!(text, format!("message {n}"));
+    }
+    let changed = &state.messages[number / 2];
+    assert_eq!(changed.extra["changed_by"], number);
+    assert_eq!(state.metadata["number"], number);
 }
 
 fn scope() -> Scope {

@@ -58,3 +58,17 @@ pub async fn catalog(pool: &Pool) -> String {
 
 /// Puts a text in the place of a stored state.
 pub const STORE: &str = "UPDATE sagents_agent_states SET data = $1::json";
+
+/// Records which rows of messages are written, and which are deleted.
+pub const RECORD_ROWS: &str = "
+    CREATE TABLE changed_rows (change TEXT NOT NULL, position INTEGER NOT NULL);
+    CREATE FUNCTION record_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF TG_OP = 'DELETE' THEN
+            INSERT INTO changed_rows VALUES ('deleted', old.position);
+        ELSE
+            INSERT INTO changed_rows VALUES ('written', new.position);
+        END IF;
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER recorded AFTER INSERT OR UPDATE OR DELETE ON sagents_agent_messages
+    FOR EACH ROW EXECUTE FUNCTION record_row();";

@@ -60,3 +60,13 @@ pub async fn catalog(pool: &Pool) -> String {
 
 /// Puts a text in the place of a stored state.
 pub const STORE: &str = "UPDATE sagents_agent_states SET data = $1";
+
+/// Records which rows of messages are written, and which are deleted.
+pub const RECORD_ROWS: &str = "
+    CREATE TABLE changed_rows (change TEXT NOT NULL, position INTEGER NOT NULL);
+    CREATE TRIGGER inserted AFTER INSERT ON sagents_agent_messages
+    BEGIN INSERT INTO changed_rows VALUES ('written', new.position); END;
+    CREATE TRIGGER updated AFTER UPDATE ON sagents_agent_messages
+    BEGIN INSERT INTO changed_rows VALUES ('written', new.position); END;
+    CREATE TRIGGER deleted AFTER DELETE ON sagents_agent_messages
+    BEGIN INSERT INTO changed_rows VALUES ('deleted', old.position); END;";

@@ -42,6 +42,7 @@ async fn a_killed_process_loses_at_most_what_was_not_acknowledged() {
                 .map(|text| text.parse().unwrap())
                 .collect();
             assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>());
+            assert_one_save(&saved.state);
             assert!(talk.stored <= numbers.len(), "{talk:?} {}", numbers.len());
             // The process may have been killed before it reported the last change.
             assert!(numbers.len() <= talk.made + 1, "{talk:?} {}", numbers.len());
@@ -49,6 +50,24 @@ async fn a_killed_process_loses_at_most_what_was_not_acknowledged() {
         }
     }
     assert!(lost > 0, "no process was killed in the middle of its work");
+}
+
+/// Adds a message, and changes an earlier one and the header.
+fn grow(state: &mut State) -> usize {
+    let number = state.messages.len() + 1;
+    state.add_message(Message::user(number.to_string()));
+    let changed = &mut state.messages[number / 2];
+    changed.extra.insert("changed_by".into(), number.into());
+    state.put_metadata("number", number);
+    number
+}
+
+/// The header and the messages are those of one save.
+fn assert_one_save(state: &State) {
+    let number = state.messages.len();
+    let changed = &state.messages[number / 2];
+    assert_eq!(changed.extra["changed_by"], number);
+    assert_eq!(state.metadata["number"], number);
 }
 
 /// What a process reported of a conversation before it was killed.
@@ -124,12 +143,7 @@ async fn the_process_that_is_killed() {
         work.spawn(async move {
             let session = coordinator.start(scope(), id).await.unwrap();
             loop {
-                let add = |state: &mut State| {
-                    let number = state.messages.len() + 1;
-                    state.add_message(Message::user(number.to_string()));
-                    number
-                };
-                let number = session.change(add).unwrap();
+                let number = session.change(grow).unwrap();
                 println!("reported {index} made {number}");
                 if number % 20 == 0 {
                     session.save().await.unwrap();
