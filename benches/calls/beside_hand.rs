@@ -13,7 +13,7 @@ use serde_json::Map;
 use uuid::Uuid;
 
 use crate::database::{ByHand, Place};
-use crate::measure::{BATCH, BESIDE_HAND, compare, header};
+use crate::measure::{BESIDE_HAND, compare, header};
 use crate::{SCOPE, answer, id, metadata, new_conversation, new_message};
 
 const ANSWERED: &str = "What a tool answered in the end.";
@@ -214,39 +214,45 @@ async fn tool_calls(ours: &Conversations, hand: &ByHand) {
     .await;
 }
 
-/// The calls for states that could not be read, with small ones.
+/// The calls for states that were set aside, with small ones.
 async fn rescue_calls(ours: &Conversations, hand: &ByHand) {
     let target = BESIDE_HAND;
-    let set_aside = async |n| {
-        let id = id(n % BATCH);
-        ours.save_agent_state(&SCOPE, id, &State::new(), Expect::Any).await.unwrap();
-        let set_aside = "UPDATE sagents_agent_states SET unreadable_data = data WHERE conversation_id = $1";
-        sqlx::query(set_aside).bind(id).execute(&hand.0).await.unwrap();
+    // The first epoch is aside.
+    let epoch = 0;
+    let set_aside = async |_| {
+        let id = ours.create_conversation(&SCOPE, new_conversation()).await.unwrap().id;
+        let mut state = State::new();
+        state.add_messages([Message::user("Hello!"), answer()]);
+        let revision = ours.save_agent_state(&SCOPE, id, &state, Expect::Any).await.unwrap();
+        ours.save_agent_state(&SCOPE, id, &State::new(), Expect::Unreadable(revision)).await.unwrap();
         id
     };
-    assert_eq!(ours.load_unreadable(&SCOPE, set_aside(0).await).await.unwrap(), hand.load_unreadable(id(0)).await);
+    let one = set_aside(0).await;
+    let aside = ours.load_unreadable(&SCOPE, one, epoch).await.unwrap();
+    let messages = aside.messages.into_iter().map(|message| message.data).collect();
+    assert_eq!((aside.header, messages), hand.load_unreadable(one, epoch).await);
     compare(
         "load_unreadable",
         target,
         set_aside,
-        async |id| ours.load_unreadable(&SCOPE, id).await.unwrap(),
-        async |id| hand.load_unreadable(id).await,
+        async |id| ours.load_unreadable(&SCOPE, id, epoch).await.unwrap(),
+        async |id| hand.load_unreadable(id, epoch).await,
     )
     .await;
     compare(
         "restore_unreadable",
         target,
         set_aside,
-        async |id| ours.restore_unreadable(&SCOPE, id).await.unwrap(),
-        async |id| hand.restore_unreadable(id).await,
+        async |id| ours.restore_unreadable(&SCOPE, id, epoch).await.unwrap(),
+        async |id| hand.restore_unreadable(id, epoch).await,
     )
     .await;
     compare(
         "discard_unreadable",
         target,
         set_aside,
-        async |id| ours.discard_unreadable(&SCOPE, id).await.unwrap(),
-        async |id| hand.discard_unreadable(id).await,
+        async |id| ours.discard_unreadable(&SCOPE, id, epoch).await.unwrap(),
+        async |id| hand.discard_unreadable(id, epoch).await,
     )
     .await;
 }

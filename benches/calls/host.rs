@@ -43,7 +43,7 @@ async fn main() {
         writers::beside_hand(&place).await;
     }
     if wants("states") {
-        states::beside_bare_driver(&place).await;
+        states::rows(&place).await;
     }
     if wants("sessions") {
         sessions::thousand(&place).await;

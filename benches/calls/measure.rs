@@ -61,9 +61,9 @@ async fn turn<T, R>(
     }
 }
 
-pub fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
+pub fn median<T: Ord + Copy>(mut values: Vec<T>) -> T {
+    values.sort();
+    values[values.len() / 2]
 }
 
 /// The beginning of a table.

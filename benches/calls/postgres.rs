@@ -40,6 +40,17 @@ impl Place {
     }
 }
 
+/// The bytes that the server writes to its log while this is done.
+pub async fn logged(pool: &PgPool, work: impl Future<Output = ()>) -> u64 {
+    let position = async || -> i64 {
+        let position = sqlx::query_scalar("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint");
+        position.fetch_one(pool).await.unwrap()
+    };
+    let start = position().await;
+    work.await;
+    (position().await - start).unsigned_abs()
+}
+
 async fn fill(pool: &PgPool, messages: &[i64]) {
     let conversations = "
         INSERT INTO sagents_conversations

@@ -60,6 +60,15 @@ impl Place {
     }
 }
 
+/// The bytes of the log after this is done, if it was empty before.
+pub async fn logged(pool: &SqlitePool, work: impl Future<Output = ()>) -> u64 {
+    let file = sqlx::query_scalar("SELECT file FROM pragma_database_list WHERE name = 'main'");
+    let file: String = file.fetch_one(pool).await.unwrap();
+    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(pool).await.unwrap();
+    work.await;
+    fs::metadata(file + "-wal").unwrap().len()
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);

@@ -5,7 +5,7 @@ use my_app::conversations::{Conversation, DisplayMessage, NewConversation, NewDi
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Json;
-use sqlx::{FromRow as _, Row as _};
+use sqlx::{FromRow as _, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
 use crate::USER;
@@ -329,14 +329,13 @@ impl ByHand {
         }
     }
 
-    /// A text that is ready, in the place of a state.
-    pub async fn save_state(&self, conversation_id: Uuid, data: &str, expected: i64) -> i64 {
+    /// The snapshot way: a text that is ready, messages included, in one column.
+    pub async fn save_snapshot(&self, conversation_id: Uuid, data: &str, expected: i64) -> i64 {
         sqlx::query_scalar(
             "WITH conversation AS (
                  UPDATE sagents_conversations SET updated_at = greatest(updated_at, $6)
                  WHERE user_id = $1 AND id = $2 AND $7 = coalesce((
-                     SELECT revision FROM sagents_agent_states
-                     WHERE user_id = $1 AND conversation_id = $2 AND NOT ($8 AND unreadable_data IS NOT NULL)
+                     SELECT revision FROM sagents_agent_states WHERE user_id = $1 AND conversation_id = $2
                  ), 0)
                  RETURNING id
              )
@@ -345,9 +344,8 @@ impl ByHand {
              SELECT $1, id, $3, 1, $4, $5::json, $6, $6 FROM conversation
              ON CONFLICT (user_id, conversation_id) DO UPDATE
              SET version = excluded.version, revision = s.revision + 1, write_id = excluded.write_id,
-                 data = excluded.data, unreadable_data = CASE WHEN $8 THEN s.data ELSE s.unreadable_data END,
-                 updated_at = greatest(s.updated_at, $6)
-             WHERE s.revision = $7 AND NOT ($8 AND s.unreadable_data IS NOT NULL)
+                 data = excluded.data, updated_at = greatest(s.updated_at, $6)
+             WHERE s.revision = $7
              RETURNING revision",
         )
         .bind(USER)
@@ -357,66 +355,104 @@ impl ByHand {
         .bind(data)
         .bind(Utc::now())
         .bind(expected)
-        .bind(false)
         .fetch_one(&self.0)
         .await
         .unwrap()
     }
 
-    /// The revision and the bytes of a state, which nobody parses.
-    pub async fn load_state(&self, conversation_id: Uuid) -> PgRow {
+    /// The header and the messages of a state, which nobody parses.
+    pub async fn load_rows(&self, conversation_id: Uuid) -> Vec<PgRow> {
         let load = sqlx::query(
-            "SELECT s.revision, s.data FROM sagents_conversations c
+            "SELECT s.revision, s.write_id, NULL::integer AS position, NULL::uuid AS message_id, s.data
+             FROM sagents_conversations c
              LEFT JOIN sagents_agent_states s ON s.user_id = $1 AND s.conversation_id = $2
-             WHERE c.user_id = $1 AND c.id = $2",
+             WHERE c.user_id = $1 AND c.id = $2
+             UNION ALL
+             SELECT NULL::bigint, NULL::uuid, position, message_id, data FROM sagents_agent_messages
+             WHERE user_id = $1 AND conversation_id = $2 AND epoch = (
+                 SELECT epoch FROM sagents_agent_states WHERE user_id = $1 AND conversation_id = $2
+             )",
         );
-        load.bind(USER).bind(conversation_id).fetch_one(&self.0).await.unwrap()
+        load.bind(USER).bind(conversation_id).fetch_all(&self.0).await.unwrap()
     }
 
-    pub async fn load_unreadable(&self, conversation_id: Uuid) -> Vec<u8> {
+    /// The header of a state that was set aside, with its messages.
+    pub async fn load_unreadable(&self, conversation_id: Uuid, epoch: i64) -> (Vec<u8>, Vec<Vec<u8>>) {
         let load = sqlx::query(
-            "SELECT unreadable_data FROM sagents_agent_states
-             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL",
+            "SELECT -1 AS position, NULL::uuid AS message_id, data FROM sagents_unreadable_states
+             WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3
+             UNION ALL
+             SELECT -1, NULL, unreadable_data FROM sagents_agent_states
+             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
+             UNION ALL
+             SELECT position, message_id, data FROM sagents_agent_messages
+             WHERE user_id = $1 AND conversation_id = $2 AND epoch = (
+                 SELECT epoch FROM sagents_unreadable_states
+                 WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3
+             )",
         );
-        let row = load.bind(USER).bind(conversation_id).fetch_one(&self.0).await.unwrap();
-        row.try_get_unchecked(0).unwrap()
+        let mut rows = load.bind(USER).bind(conversation_id).bind(epoch).fetch_all(&self.0).await.unwrap();
+        rows.sort_by_key(|row| row.get::<i32, _>("position"));
+        let mut texts = rows.iter().map(|row| row.try_get_unchecked("data").unwrap());
+        (texts.next().unwrap(), texts.collect())
     }
 
-    pub async fn restore_unreadable(&self, conversation_id: Uuid) -> i64 {
-        let restore = sqlx::query_scalar(
-            "WITH conversation AS (
-                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $4)
-                 WHERE user_id = $1 AND id = $2 AND EXISTS (
-                     SELECT FROM sagents_agent_states
-                     WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL
-                 )
-                 RETURNING id
+    pub async fn restore_unreadable(&self, conversation_id: Uuid, epoch: i64) -> i64 {
+        let mut tx = self.lock(conversation_id).await;
+        let move_aside = sqlx::query(
+            "WITH kept AS (
+                 INSERT INTO sagents_unreadable_states (user_id, conversation_id, epoch, data, set_aside_at)
+                 SELECT user_id, conversation_id, epoch, data, $3 FROM sagents_agent_states
+                 WHERE user_id = $1 AND conversation_id = $2
+                 RETURNING epoch
              )
              UPDATE sagents_agent_states s
-             SET data = s.unreadable_data, unreadable_data = s.data, revision = s.revision + 1, write_id = $3,
-                 updated_at = greatest(s.updated_at, $4)
-             FROM conversation c
-             WHERE s.user_id = $1 AND s.conversation_id = c.id AND s.unreadable_data IS NOT NULL
+             SET epoch = 1 + greatest(s.epoch, (
+                 SELECT max(epoch) FROM sagents_unreadable_states WHERE user_id = $1 AND conversation_id = $2
+             ))
+             FROM kept WHERE s.user_id = $1 AND s.conversation_id = $2",
+        );
+        move_aside.bind(USER).bind(conversation_id).bind(Utc::now()).execute(&mut *tx).await.unwrap();
+        let restore = sqlx::query_scalar(
+            "WITH aside AS (
+                 DELETE FROM sagents_unreadable_states
+                 WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3
+                 RETURNING epoch, data
+             )
+             UPDATE sagents_agent_states s
+             SET epoch = a.epoch, data = a.data, revision = s.revision + 1, write_id = $4,
+                 updated_at = greatest(s.updated_at, $5)
+             FROM aside a WHERE s.user_id = $1 AND s.conversation_id = $2
              RETURNING s.revision",
         );
-        let restore = restore.bind(USER).bind(conversation_id).bind(Uuid::now_v7()).bind(Utc::now());
-        restore.fetch_one(&self.0).await.unwrap()
+        let restore = restore.bind(USER).bind(conversation_id).bind(epoch).bind(Uuid::now_v7()).bind(Utc::now());
+        let revision = restore.fetch_one(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        revision
     }
 
-    pub async fn discard_unreadable(&self, conversation_id: Uuid) {
+    pub async fn discard_unreadable(&self, conversation_id: Uuid, epoch: i64) {
+        let mut tx = self.lock(conversation_id).await;
         let discard = sqlx::query(
-            "WITH conversation AS (
-                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $3)
-                 WHERE user_id = $1 AND id = $2 AND EXISTS (
-                     SELECT FROM sagents_agent_states
-                     WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL
+            "WITH messages AS (
+                 DELETE FROM sagents_agent_messages WHERE user_id = $1 AND conversation_id = $2 AND epoch = (
+                     SELECT epoch FROM sagents_unreadable_states
+                     WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3
                  )
-                 RETURNING id
              )
-             UPDATE sagents_agent_states s SET unreadable_data = NULL
-             FROM conversation c
-             WHERE s.user_id = $1 AND s.conversation_id = c.id AND s.unreadable_data IS NOT NULL",
+             DELETE FROM sagents_unreadable_states WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3",
         );
-        discard.bind(USER).bind(conversation_id).bind(Utc::now()).execute(&self.0).await.unwrap();
+        let discarded = discard.bind(USER).bind(conversation_id).bind(epoch).execute(&mut *tx).await.unwrap();
+        assert_eq!(discarded.rows_affected(), 1);
+        tx.commit().await.unwrap();
+    }
+
+    async fn lock(&self, conversation_id: Uuid) -> Transaction<'static, Postgres> {
+        let mut tx = self.0.begin().await.unwrap();
+        let lock = sqlx::query(
+            "UPDATE sagents_conversations SET updated_at = greatest(updated_at, $3) WHERE user_id = $1 AND id = $2",
+        );
+        lock.bind(USER).bind(conversation_id).bind(Utc::now()).execute(&mut *tx).await.unwrap();
+        tx
     }
 }

@@ -234,13 +234,12 @@ impl ByHand {
         }
     }
 
-    /// A text that is ready, in the place of a state.
-    pub async fn save_state(&self, conversation_id: Uuid, data: &str, expected: i64) -> i64 {
+    /// The snapshot way: a text that is ready, messages included, in one column.
+    pub async fn save_snapshot(&self, conversation_id: Uuid, data: &str, expected: i64) -> i64 {
         let mut tx = self.begin().await;
         touch(&mut tx, conversation_id).await;
-        let current: Option<(i64, Uuid, bool)> = sqlx::query_as(
-            "SELECT revision, write_id, unreadable_data IS NOT NULL AS has_unreadable
-             FROM sagents_agent_states WHERE user_id = $1 AND conversation_id = $2",
+        let current: Option<(i64, Uuid)> = sqlx::query_as(
+            "SELECT revision, write_id FROM sagents_agent_states WHERE user_id = $1 AND conversation_id = $2",
         )
         .bind(USER)
         .bind(conversation_id)
@@ -254,8 +253,7 @@ impl ByHand {
              VALUES ($1, $2, $3, 1, $4, $5, $6, $6)
              ON CONFLICT (user_id, conversation_id) DO UPDATE
              SET version = excluded.version, revision = s.revision + 1, write_id = excluded.write_id,
-                 data = excluded.data, unreadable_data = CASE WHEN $7 THEN s.data ELSE s.unreadable_data END,
-                 updated_at = excluded.updated_at
+                 data = excluded.data, updated_at = excluded.updated_at
              RETURNING revision",
         )
         .bind(USER)
@@ -264,7 +262,6 @@ impl ByHand {
         .bind(Uuid::now_v7())
         .bind(data)
         .bind(text(Utc::now()))
-        .bind(false)
         .fetch_one(&mut *tx)
         .await
         .unwrap();
@@ -272,48 +269,87 @@ impl ByHand {
         revision
     }
 
-    /// The revision and the bytes of a state, which nobody parses.
-    pub async fn load_state(&self, conversation_id: Uuid) -> SqliteRow {
+    /// The header and the messages of a state, which nobody parses.
+    pub async fn load_rows(&self, conversation_id: Uuid) -> Vec<SqliteRow> {
         let load = sqlx::query(
-            "SELECT s.revision, s.data FROM sagents_conversations c
+            "SELECT s.revision, s.write_id, NULL AS position, NULL AS message_id, s.data
+             FROM sagents_conversations c
              LEFT JOIN sagents_agent_states s ON s.user_id = $1 AND s.conversation_id = $2
-             WHERE c.user_id = $1 AND c.id = $2",
+             WHERE c.user_id = $1 AND c.id = $2
+             UNION ALL
+             SELECT NULL, NULL, position, message_id, data FROM sagents_agent_messages
+             WHERE user_id = $1 AND conversation_id = $2 AND epoch = (
+                 SELECT epoch FROM sagents_agent_states WHERE user_id = $1 AND conversation_id = $2
+             )",
         );
-        load.bind(USER).bind(conversation_id).fetch_one(&self.0).await.unwrap()
+        load.bind(USER).bind(conversation_id).fetch_all(&self.0).await.unwrap()
     }
 
-    pub async fn load_unreadable(&self, conversation_id: Uuid) -> Vec<u8> {
+    /// The header of a state that was set aside, with its messages.
+    pub async fn load_unreadable(&self, conversation_id: Uuid, epoch: i64) -> (Vec<u8>, Vec<Vec<u8>>) {
         let load = sqlx::query(
-            "SELECT unreadable_data FROM sagents_agent_states
-             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL",
+            "SELECT -1 AS position, NULL AS message_id, data FROM sagents_unreadable_states
+             WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3
+             UNION ALL
+             SELECT -1, NULL, unreadable_data FROM sagents_agent_states
+             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
+             UNION ALL
+             SELECT position, message_id, data FROM sagents_agent_messages
+             WHERE user_id = $1 AND conversation_id = $2 AND epoch = (
+                 SELECT epoch FROM sagents_unreadable_states
+                 WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3
+             )",
         );
-        let row = load.bind(USER).bind(conversation_id).fetch_one(&self.0).await.unwrap();
-        row.try_get_unchecked(0).unwrap()
+        let mut rows = load.bind(USER).bind(conversation_id).bind(epoch).fetch_all(&self.0).await.unwrap();
+        rows.sort_by_key(|row| row.get::<i32, _>("position"));
+        let mut texts = rows.iter().map(|row| row.try_get_unchecked("data").unwrap());
+        (texts.next().unwrap(), texts.collect())
     }
 
-    pub async fn restore_unreadable(&self, conversation_id: Uuid) -> i64 {
+    pub async fn restore_unreadable(&self, conversation_id: Uuid, epoch: i64) -> i64 {
         let mut tx = self.begin().await;
         touch(&mut tx, conversation_id).await;
-        let restore = sqlx::query_scalar(
-            "UPDATE sagents_agent_states
-             SET data = unreadable_data, unreadable_data = data, revision = revision + 1, write_id = $3,
-                 updated_at = $4
-             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL RETURNING revision",
+        let keep = sqlx::query(
+            "INSERT INTO sagents_unreadable_states (user_id, conversation_id, epoch, data, set_aside_at)
+             SELECT user_id, conversation_id, epoch, data, $3 FROM sagents_agent_states
+             WHERE user_id = $1 AND conversation_id = $2",
         );
-        let restore = restore.bind(USER).bind(conversation_id).bind(Uuid::now_v7()).bind(text(Utc::now()));
-        let revision = restore.fetch_one(&mut *tx).await.unwrap();
+        keep.bind(USER).bind(conversation_id).bind(text(Utc::now())).execute(&mut *tx).await.unwrap();
+        let move_on = sqlx::query(
+            "UPDATE sagents_agent_states SET epoch = 1 + (
+                 SELECT max(epoch) FROM sagents_unreadable_states WHERE user_id = $1 AND conversation_id = $2
+             )
+             WHERE user_id = $1 AND conversation_id = $2",
+        );
+        move_on.bind(USER).bind(conversation_id).execute(&mut *tx).await.unwrap();
+        let restore = sqlx::query_scalar(
+            "UPDATE sagents_agent_states AS s
+             SET epoch = u.epoch, data = u.data, revision = s.revision + 1, write_id = $4, updated_at = $5
+             FROM sagents_unreadable_states AS u
+             WHERE s.user_id = $1 AND s.conversation_id = $2
+                 AND u.user_id = $1 AND u.conversation_id = $2 AND u.epoch = $3
+             RETURNING revision",
+        );
+        let restore = restore.bind(USER).bind(conversation_id).bind(epoch).bind(Uuid::now_v7());
+        let revision = restore.bind(text(Utc::now())).fetch_one(&mut *tx).await.unwrap();
+        let take = sqlx::query(
+            "DELETE FROM sagents_unreadable_states WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3",
+        );
+        take.bind(USER).bind(conversation_id).bind(epoch).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
         revision
     }
 
-    pub async fn discard_unreadable(&self, conversation_id: Uuid) {
+    pub async fn discard_unreadable(&self, conversation_id: Uuid, epoch: i64) {
         let mut tx = self.begin().await;
         touch(&mut tx, conversation_id).await;
-        let discard = sqlx::query(
-            "UPDATE sagents_agent_states SET unreadable_data = NULL
-             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL",
-        );
-        discard.bind(USER).bind(conversation_id).execute(&mut *tx).await.unwrap();
+        for discard in [
+            "DELETE FROM sagents_agent_messages WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3",
+            "DELETE FROM sagents_unreadable_states WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3",
+        ] {
+            let discard = sqlx::query(discard).bind(USER).bind(conversation_id).bind(epoch);
+            discard.execute(&mut *tx).await.unwrap();
+        }
         tx.commit().await.unwrap();
     }
 
