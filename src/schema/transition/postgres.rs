@@ -24,8 +24,8 @@ pub(super) fn render(path: &Path) -> String {
     let coming = path.to.tables.iter().flat_map(|table| put_on(path, table));
     changes.step("New tables, keys, checks and indexes.", coming);
     let compressed = path.tables.iter().filter_map(|table| {
-        let changed: Vec<_> = table.kept().filter(|(from, to)| from.compressed != to.compressed).collect();
-        sql::compress(table.to, &changed.iter().map(|(_, to)| *to).collect::<Vec<_>>(), DATABASE)
+        let recompressed: Vec<_> = table.kept().filter(|(from, to)| from.compressed != to.compressed).collect();
+        sql::compress(table.to, &recompressed.iter().map(|(_, to)| *to).collect::<Vec<_>>(), DATABASE)
     });
     changes.step("How large values are compressed, where the server has a choice.", compressed);
     let changes = changes.finish();
