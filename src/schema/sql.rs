@@ -81,7 +81,8 @@ pub(super) struct Part {
 pub(super) fn create_table(table: &Table, database: Database) -> String {
     let indexes = create_indexes(table, database);
     let compressed: Vec<_> = table.columns.iter().filter(|column| column.compressed).collect();
-    let compress = compress(table, &compressed, database).map(|sql| sql + "\n");
+    let compress = compress(table, &compressed, database)
+        .map(|sql| format!("-- Large values are compressed in a fast way, where the server has it.\n{sql}\n"));
     indexes.into_iter().chain(compress).fold(create_bare_table(table, &[], database), |sql, more| sql + &more)
 }
 
