@@ -461,7 +461,7 @@ const DAMAGES: [(&str, &str); 6] = [
     ),
     (
         "UPDATE sagents_agent_states SET data = '[]'",
-        "the state is damaged: expected an object, found an array",
+        "the state is damaged: root: expected an object, found an array",
     ),
     (
         r#"UPDATE sagents_agent_messages SET data = '{"role":"robot"}'

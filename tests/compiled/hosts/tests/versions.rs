@@ -160,6 +160,37 @@ async fn what_the_first_version_set_aside_is_listed_restored_and_discarded() {
     assert_eq!(aside, []);
 }
 
+#[tokio::test]
+async fn rows_that_the_first_version_exchanges_for_what_it_set_aside_are_kept() {
+    let both = Both::new().await;
+    let id = both.conversation().await;
+    for expect in [
+        landed::sagents::Expect::NOTHING,
+        landed::sagents::Expect::Any,
+    ] {
+        let state = first_state(&["one"]);
+        let saved = both.first.save_agent_state(&Everyone, id, &state, expect);
+        saved.await.unwrap();
+        both.run("UPDATE agent_states SET data = '[]' WHERE unreadable_data IS NULL")
+            .await;
+    }
+    let mut loaded = both.today.load_agent_state(&scope(), id).await.unwrap();
+    loaded.state.add_message(Message::user("two"));
+    let expect = Expect::Revision(loaded.revision);
+    both.save(id, &loaded.state, expect).await.unwrap();
+    let restored = both.first.restore_unreadable(&Everyone, id).await;
+    restored.unwrap();
+
+    let refused = both.today.load_agent_state(&scope(), id).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let saved = both.save(id, &State::new(), Expect::Any).await;
+    saved.unwrap();
+    let restored = both.today.restore_unreadable(&scope(), id, 0).await;
+    restored.unwrap();
+    let again = both.today.load_agent_state(&scope(), id).await.unwrap();
+    assert_eq!(again.state, loaded.state);
+}
+
 fn first_state(texts: &[&str]) -> landed::sagents::State {
     let mut state = landed::sagents::State::new();
     state.add_messages(
