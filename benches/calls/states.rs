@@ -1,13 +1,14 @@
 //! Saving and loading agent states, whose messages are rows: beside the snapshot way, which keeps the same state in one
 //! column, and beside the bare driver, which reads the same rows and parses none.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use my_app::conversations::Conversations;
 use my_app::sagents::{Expect, Message, Revision, State, serializer};
 use uuid::Uuid;
 
-use crate::database::{ByHand, Place, logged};
+use crate::database::{ByHand, Place, logged, settle};
 use crate::measure::{FLAT, compare, compared, header, measure, median};
 use crate::{SCOPE, id, new_conversation};
 
@@ -22,7 +23,8 @@ const LOADED: [(usize, usize, &str); 4] = [(10, 1000, ""), (100, 500, ""), (1_00
 const LOADED: [(usize, usize, &str); 4] = [(10, 1000, ""), (100, 500, ""), (1_000, 100, "<= 2.50"), (10_000, 10, "")];
 
 pub async fn rows(place: &Place) {
-    let pool = place.database("states", &[0; LOADED.len()]).await;
+    // Not empty, because statements would be planned for that, and those that check foreign keys.
+    let pool = place.database("states", &[0; 5_000]).await;
     let (ours, hand) = (&Conversations::new(pool.clone()), &ByHand(pool));
     two_new_messages(ours, hand).await;
     whole_states(ours, hand).await;
@@ -69,6 +71,7 @@ async fn costs(ours: &Conversations, hand: &ByHand, way: Way) -> Vec<Cost> {
     for (messages, _) in SAVED {
         conversations.push(Conversation::new(ours, hand, way, messages).await);
     }
+    settle(&hand.0).await;
     let mut times = [const { Vec::new() }; SAVED.len()];
     let mut logs = [const { Vec::new() }; SAVED.len()];
     for round in 0..=SAVED[0].1[way as usize] + LOGGED {
@@ -133,6 +136,7 @@ async fn save_column(hand: &ByHand, id: Uuid, state: &State, expected: i64) -> i
 
 /// The first save of a state has all of it to write.
 async fn whole_states(ours: &Conversations, hand: &ByHand) {
+    settle(&hand.0).await;
     header(["first save of a state", "rows", "one column", "ratio", "target"]);
     compare(
         "save_agent_state, 10 messages",
@@ -166,14 +170,29 @@ async fn loads(ours: &Conversations, hand: &ByHand) {
 }
 
 fn state(messages: usize) -> State {
-    let sentence = "A sentence or two of what a person would write to an agent, or \"read\" from it.\n";
-    let text: String = sentence.chars().cycle().take(1024).collect();
     let mut state = State::new();
     state.add_messages((0..messages).map(|n| match n % 2 {
-        0 => Message::user(&text),
-        _ => Message::assistant(&text),
+        0 => Message::user(text(n)),
+        _ => Message::assistant(text(n)),
     }));
     state
+}
+
+/// 1 KB of words, which can be compressed about as well as what people write.
+fn text(seed: usize) -> String {
+    let mut random = seed as u64;
+    let mut text = String::with_capacity(1024);
+    while text.len() < 1024 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // One of 4,096 words, each tenth in quotation marks and at the end of a line.
+        let word = random >> 52;
+        match word % 10 {
+            0 => writeln!(text, "\"{:x}\"", word * word * 31).unwrap(),
+            _ => write!(text, "{:x} ", word * word * 31).unwrap(),
+        }
+    }
+    text.truncate(1024);
+    text
 }
 
 fn micros(time: Duration) -> String {
