@@ -37,7 +37,10 @@ async fn assert_answers(ours: &Conversations, hand: &ByHand) {
     assert_eq!(ours.get_conversation(&SCOPE, one).await.unwrap(), hand.get(one).await);
     assert_eq!(ours.list_conversations(&SCOPE, list()).await.unwrap(), hand.list().await);
     assert_eq!(ours.load_display_messages(&SCOPE, one, MessagePage::first()).await.unwrap(), hand.page(one).await);
-    assert_eq!(ours.search_messages(&SCOPE, "MESSAGE 77", SearchPage::first().limit(20)).await.unwrap(), hand.search("MESSAGE 77").await);
+    assert_eq!(
+        ours.search_messages(&SCOPE, "MESSAGE 77", SearchPage::first().limit(20)).await.unwrap(),
+        hand.search("MESSAGE 77").await
+    );
     assert_eq!(ours.create_conversation(&SCOPE, new.clone()).await.unwrap(), hand.create(new.clone()).await);
     assert_eq!(
         timeless(renamed(ours, new.id).await),

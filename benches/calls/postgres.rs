@@ -33,10 +33,15 @@ impl Place {
         let pool = connect(&self.0.url(name)).await.unwrap();
         sqlx::migrate!().run(&pool).await.unwrap();
         fill(&pool, messages).await;
-        for settle in ["VACUUM ANALYZE", "CHECKPOINT"] {
-            sqlx::query(settle).execute(&pool).await.unwrap();
-        }
+        settle(&pool).await;
         pool
+    }
+}
+
+/// Statements are planned for what is there now, not for the empty tables of before.
+pub async fn settle(pool: &PgPool) {
+    for settle in ["VACUUM ANALYZE", "CHECKPOINT"] {
+        sqlx::query(settle).execute(pool).await.unwrap();
     }
 }
 

@@ -55,16 +55,21 @@ impl Place {
             let fill = sqlx::query(fill).bind(USER).bind(Json(messages)).bind(Json(metadata()));
             fill.execute(&pool).await.unwrap();
         }
-        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&pool).await.unwrap();
+        settle(&pool).await;
         pool
     }
+}
+
+/// Empties the log.
+pub async fn settle(pool: &SqlitePool) {
+    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(pool).await.unwrap();
 }
 
 /// The bytes of the log after this is done, if it was empty before.
 pub async fn logged(pool: &SqlitePool, work: impl Future<Output = ()>) -> u64 {
     let file = sqlx::query_scalar("SELECT file FROM pragma_database_list WHERE name = 'main'");
     let file: String = file.fetch_one(pool).await.unwrap();
-    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(pool).await.unwrap();
+    settle(pool).await;
     work.await;
     fs::metadata(file + "-wal").unwrap().len()
 }

@@ -1,21 +1,20 @@
 //! Saving and loading agent states, whose messages are rows: beside the snapshot way, which keeps the same state in one
 //! column, and beside the bare driver, which reads the same rows and parses none.
 
-use std::hint::black_box;
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use my_app::conversations::Conversations;
 use my_app::sagents::{Expect, Message, Revision, State, serializer};
 use uuid::Uuid;
 
-use crate::database::{ByHand, Place, logged};
+use crate::database::{ByHand, Place, logged, settle};
 use crate::measure::{FLAT, compare, compared, header, measure, median};
 use crate::{SCOPE, id, new_conversation};
 
-/// How many messages of 1 KB a conversation has that gets two more, and how many times that is measured the snapshot way.
-const SAVED: [(usize, usize); 3] = [(10, 200), (1_000, 30), (10_000, 5)];
-const ROUNDS: usize = 200;
-/// How many saves show what is written to the write-ahead log.
+/// How many messages of 1 KB a conversation has that gets two more, and how many times: as rows, and in one column.
+const SAVED: [(usize, [usize; 2]); 3] = [(10, [200, 200]), (1_000, [200, 30]), (10_000, [200, 5])];
+/// How many further saves, at most, show what is written to the write-ahead log.
 const LOGGED: usize = 15;
 /// How many messages are loaded, how many times, and the target.
 #[cfg(feature = "postgres")]
@@ -24,126 +23,127 @@ const LOADED: [(usize, usize, &str); 4] = [(10, 1000, ""), (100, 500, ""), (1_00
 const LOADED: [(usize, usize, &str); 4] = [(10, 1000, ""), (100, 500, ""), (1_000, 100, "<= 2.50"), (10_000, 10, "")];
 
 pub async fn rows(place: &Place) {
-    let pool = place.database("states", &[0; LOADED.len()]).await;
+    // Not empty, because statements would be planned for that, and those that check foreign keys.
+    let pool = place.database("states", &[0; 5_000]).await;
     let (ours, hand) = (&Conversations::new(pool.clone()), &ByHand(pool));
     two_new_messages(ours, hand).await;
     whole_states(ours, hand).await;
     loads(ours, hand).await;
 }
 
-/// What saves of one kind cost: the median time, and the median of the bytes in the write-ahead log.
+/// How a state is stored.
 #[derive(Clone, Copy)]
+enum Way {
+    Rows,
+    /// All messages are written, however few are new.
+    OneColumn,
+}
+
+/// The medians of times and of bytes in the write-ahead log.
 struct Cost {
     time: Duration,
     log: u64,
 }
 
 async fn two_new_messages(ours: &Conversations, hand: &ByHand) {
-    let rows = rows_way(ours, hand).await;
+    let (rows, column) = (costs(ours, hand, Way::Rows).await, costs(ours, hand, Way::OneColumn).await);
     line(["two new messages in", "rows", "to 10", "log bytes", "to 10", "target", "one column", "log bytes"]);
     println!("{}", "-".repeat(103));
-    for ((messages, rounds), cost) in SAVED.into_iter().zip(&rows) {
-        let snapshot = snapshot_way(ours, hand, messages, rounds).await;
+    for (((messages, _), rows_cost), column) in SAVED.into_iter().zip(&rows).zip(&column) {
         line([
             &format!("a conversation of {messages}"),
-            &micros(cost.time),
-            &format!("{:.2}", cost.time.as_secs_f64() / rows[0].time.as_secs_f64()),
-            &cost.log.to_string(),
-            &format!("{:.2}", cost.log as f64 / rows[0].log as f64),
+            &micros(rows_cost.time),
+            &format!("{:.2}", rows_cost.time.as_secs_f64() / rows[0].time.as_secs_f64()),
+            &rows_cost.log.to_string(),
+            &format!("{:.2}", rows_cost.log as f64 / rows[0].log as f64),
             FLAT,
-            &micros(snapshot.time),
-            &snapshot.log.to_string(),
+            &micros(column.time),
+            &column.log.to_string(),
         ]);
     }
     println!();
 }
 
-/// The lengths take turns. Long conversations grow a little; short ones are new in each round.
-async fn rows_way(ours: &Conversations, hand: &ByHand) -> [Cost; SAVED.len()] {
+/// The lengths take turns. Every save has two more messages than the one before: what did not change would cost `SQLite`
+/// less. Long conversations grow by that; short ones are new in each round.
+async fn costs(ours: &Conversations, hand: &ByHand, way: Way) -> Vec<Cost> {
     let mut conversations = Vec::new();
     for (messages, _) in SAVED {
-        conversations.push(Stored::new(ours, messages).await);
+        conversations.push(Conversation::new(ours, hand, way, messages).await);
     }
+    settle(&hand.0).await;
     let mut times = [const { Vec::new() }; SAVED.len()];
     let mut logs = [const { Vec::new() }; SAVED.len()];
-    // The first round warms up.
-    for round in 0..=ROUNDS + LOGGED {
-        for (n, (messages, _)) in SAVED.into_iter().enumerate() {
+    for round in 0..=SAVED[0].1[way as usize] + LOGGED {
+        for (n, (messages, rounds)) in SAVED.into_iter().enumerate() {
+            let rounds = rounds[way as usize];
+            if round > rounds + LOGGED.min(rounds) {
+                continue;
+            }
             let conversation = &mut conversations[n];
-            if messages < 2 * ROUNDS {
-                *conversation = Stored::new(ours, messages).await;
+            if messages < 1_000 {
+                *conversation = Conversation::new(ours, hand, way, messages).await;
             }
             conversation.state.add_messages(state(2).messages);
-            if round > ROUNDS {
-                logs[n].push(logged(&hand.0, conversation.save(ours)).await);
+            if round > rounds {
+                logs[n].push(logged(&hand.0, conversation.save(ours, hand)).await);
                 continue;
             }
             let start = Instant::now();
-            conversation.save(ours).await;
+            conversation.save(ours, hand).await;
             let time = start.elapsed();
+            // The first round warms up.
             if round > 0 {
                 times[n].push(time);
             }
         }
     }
-    let (mut times, mut logs) = (times.into_iter(), logs.into_iter());
-    [(); SAVED.len()].map(|()| Cost { time: median(times.next().unwrap()), log: median(logs.next().unwrap()) })
+    times.into_iter().zip(logs).map(|(times, logs)| Cost { time: median(times), log: median(logs) }).collect()
 }
 
 /// A conversation with the state that was saved in it last.
-struct Stored {
+struct Conversation {
     id: Uuid,
+    way: Way,
     state: State,
-    revision: Revision,
+    revision: i64,
 }
 
-impl Stored {
-    async fn new(ours: &Conversations, messages: usize) -> Self {
+impl Conversation {
+    async fn new(ours: &Conversations, hand: &ByHand, way: Way, messages: usize) -> Self {
         let id = ours.create_conversation(&SCOPE, new_conversation()).await.unwrap().id;
-        let mut stored = Self { id, state: state(messages), revision: Revision(0) };
-        stored.save(ours).await;
-        stored
+        let mut conversation = Self { id, way, state: state(messages), revision: 0 };
+        conversation.save(ours, hand).await;
+        conversation
     }
 
-    async fn save(&mut self, ours: &Conversations) {
-        let expect = Expect::Revision(self.revision);
-        self.revision = ours.save_agent_state(&SCOPE, self.id, &self.state, expect).await.unwrap();
+    async fn save(&mut self, ours: &Conversations, hand: &ByHand) {
+        self.revision = match self.way {
+            Way::Rows => save_rows(ours, self.id, &self.state, self.revision).await,
+            Way::OneColumn => save_column(hand, self.id, &self.state, self.revision).await,
+        };
     }
 }
 
-/// Each save writes all messages, however few are new.
-async fn snapshot_way(ours: &Conversations, hand: &ByHand, messages: usize, rounds: usize) -> Cost {
-    let id = ours.create_conversation(&SCOPE, new_conversation()).await.unwrap().id;
-    let state = state(messages + 2);
-    let mut times = Vec::new();
-    for round in 0..=rounds {
-        let start = Instant::now();
-        save_snapshot(hand, id, &state, round).await;
-        times.push(start.elapsed());
-    }
-    // It warmed up.
-    times.remove(0);
-    let mut logs = Vec::new();
-    for round in 1..=3 {
-        logs.push(logged(&hand.0, save_snapshot(hand, id, &state, rounds + round)).await);
-    }
-    Cost { time: median(times), log: median(logs) }
+async fn save_rows(ours: &Conversations, id: Uuid, state: &State, expected: i64) -> i64 {
+    let expect = Expect::Revision(Revision(expected));
+    ours.save_agent_state(&SCOPE, id, state, expect).await.unwrap().0
 }
 
-async fn save_snapshot(hand: &ByHand, id: Uuid, state: &State, expected: usize) {
-    let text = serializer::to_text(state).unwrap();
-    black_box(hand.save_snapshot(id, &text, expected as i64).await);
+async fn save_column(hand: &ByHand, id: Uuid, state: &State, expected: i64) -> i64 {
+    hand.save_snapshot(id, &serializer::to_text(state).unwrap(), expected).await
 }
 
 /// The first save of a state has all of it to write.
 async fn whole_states(ours: &Conversations, hand: &ByHand) {
+    settle(&hand.0).await;
     header(["first save of a state", "rows", "one column", "ratio", "target"]);
     compare(
         "save_agent_state, 10 messages",
         "<= 1.00",
         async |_| (ours.create_conversation(&SCOPE, new_conversation()).await.unwrap().id, state(10)),
-        async |(id, state)| ours.save_agent_state(&SCOPE, id, &state, Expect::Revision(Revision(0))).await.unwrap(),
-        async |(id, state)| save_snapshot(hand, id, &state, 0).await,
+        async |(id, state)| save_rows(ours, id, &state, 0).await,
+        async |(id, state)| save_column(hand, id, &state, 0).await,
     )
     .await;
     println!();
@@ -170,14 +170,29 @@ async fn loads(ours: &Conversations, hand: &ByHand) {
 }
 
 fn state(messages: usize) -> State {
-    let sentence = "A sentence or two of what a person would write to an agent, or \"read\" from it.\n";
-    let text: String = sentence.chars().cycle().take(1024).collect();
     let mut state = State::new();
     state.add_messages((0..messages).map(|n| match n % 2 {
-        0 => Message::user(&text),
-        _ => Message::assistant(&text),
+        0 => Message::user(text(n)),
+        _ => Message::assistant(text(n)),
     }));
     state
+}
+
+/// 1 KB of words, which can be compressed about as well as what people write.
+fn text(seed: usize) -> String {
+    let mut random = seed as u64;
+    let mut text = String::with_capacity(1024);
+    while text.len() < 1024 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // One of 4,096 words, each tenth in quotation marks and at the end of a line.
+        let word = random >> 52;
+        match word % 10 {
+            0 => writeln!(text, "\"{:x}\"", word * word * 31).unwrap(),
+            _ => write!(text, "{:x} ", word * word * 31).unwrap(),
+        }
+    }
+    text.truncate(1024);
+    text
 }
 
 fn micros(time: Duration) -> String {
