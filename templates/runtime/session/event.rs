@@ -114,6 +114,6 @@ pub struct LastError {
     pub conversation_id: Uuid,
     /// The time of the failure.
     pub at: chrono::DateTime<chrono::Utc>,
-    /// The message of the error.
+    /// The message of the error, and those of its sources.
     pub error: String,
 }

@@ -134,7 +134,7 @@ impl<P: SessionPersistence> Registry<P> {
         counters.last_error = Some(LastError {
             conversation_id,
             at: chrono::Utc::now(),
-            error: error.to_string(),
+            error: with_sources(error),
         });
     }
 
@@ -190,4 +190,12 @@ impl<P: SessionPersistence> Drop for Release<P> {
     fn drop(&mut self) {
         self.registry.release(&self.key.0, self.key.1);
     }
+}
+
+/// The message of an error, and those of its sources.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |text, source| {
+        format!("{text}: {source}")
+    })
 }

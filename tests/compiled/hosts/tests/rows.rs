@@ -456,7 +456,7 @@ async fn a_message_of_a_session_has_the_id_of_its_display_messages() {
 /// Statements that damage the current state of three messages, and what is reported.
 const DAMAGES: [(&str, &str); 6] = [
     (
-        r#"UPDATE sagents_agent_states SET data = '{"version":3,"state":{"todos":1,"message_count":3}}'"#,
+        r#"UPDATE sagents_agent_states SET data = '{"version":3,"state":{"todos":1,"messages":{"count":3}}}'"#,
         "the state is damaged: state.todos: expected an array, found a number",
     ),
     (
@@ -479,7 +479,7 @@ const DAMAGES: [(&str, &str); 6] = [
         "the state is damaged: state.messages: expected 3 rows, found 2",
     ),
     (
-        r#"UPDATE sagents_agent_states SET data = '{"version":3,"state":{"message_count":2}}'"#,
+        r#"UPDATE sagents_agent_states SET data = '{"version":3,"state":{"messages":{"count":2}}}'"#,
         "the state is damaged: state.messages: expected 2 rows, found 3",
     ),
 ];

@@ -72,8 +72,8 @@ async fn every_call_is_one_statement() {
 
     let text = NewDisplayMessage::text(Role::User, "hello");
     statements!(1, layer.append_display_message(scope, id, text.clone())).unwrap();
-    // A repeat is refused by the key, and then read.
-    statements!(2, layer.append_display_message(scope, id, text.clone())).unwrap();
+    // A repeat is refused by the key, and then read; the server does not count what it refuses.
+    statements!(1, layer.append_display_message(scope, id, text.clone())).unwrap();
     statements!(1, layer.append_display_message(scope, Uuid::now_v7(), text)).unwrap_err();
     let mut message = Message::assistant("Let me look.");
     message.tool_calls = vec![
@@ -134,27 +134,28 @@ async fn every_call_is_one_statement() {
         layer.save_agent_state_with_id(scope, id, &state, expect, write_id)
     )
     .unwrap();
-    // Why a save was refused takes another one, and so does looking at what `Any` overwrites.
+    // Why a save was refused takes another one, and so does looking at what `Any` overwrites. One that
+    // writes all rows looks whether those that are there belong to what the first version set aside.
     statements!(
-        2,
+        3,
         layer.save_agent_state_with_id(scope, id, &state, expect, write_id)
     )
     .unwrap();
-    statements!(2, layer.save_agent_state(scope, id, &state, expect)).unwrap_err();
-    let last = statements!(2, layer.save_agent_state(scope, id, &state, Expect::Any)).unwrap();
+    statements!(3, layer.save_agent_state(scope, id, &state, expect)).unwrap_err();
+    let last = statements!(3, layer.save_agent_state(scope, id, &state, Expect::Any)).unwrap();
     statements!(1, layer.load_agent_state(scope, id)).unwrap();
     statements!(1, layer.load_todos(scope, id)).unwrap();
     // What sets aside, restores or discards is a transaction that locks the conversation first.
     statements!(
-        5,
+        7,
         layer.save_agent_state(scope, id, &state, Expect::Unreadable(last))
     )
     .unwrap();
     let aside = statements!(1, layer.list_unreadable(scope, id)).unwrap()[0].epoch;
     statements!(1, layer.load_unreadable(scope, id, aside)).unwrap();
-    statements!(5, layer.restore_unreadable(scope, id, aside)).unwrap();
+    statements!(6, layer.restore_unreadable(scope, id, aside)).unwrap();
     let aside = statements!(1, layer.list_unreadable(scope, id)).unwrap()[0].epoch;
-    statements!(4, layer.discard_unreadable(scope, id, aside)).unwrap();
+    statements!(5, layer.discard_unreadable(scope, id, aside)).unwrap();
 
     // One for each thousand conversations, and one that finds the end.
     statements!(
