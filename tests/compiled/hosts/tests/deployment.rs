@@ -16,10 +16,14 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use uuid::Uuid;
 
+/// One test at a time: while a call is made for the first time, tracing does not notice a new subscriber.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 const SECRET: &str = "a secret of the user's";
 
 #[tokio::test]
 async fn a_column_that_another_process_adds_breaks_no_call() {
+    let _turn = TURN.lock().await;
     let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
     let layer = Conversations::new(connect(&database.url()).await.unwrap());
     call_everything(&layer).await.unwrap();
@@ -41,6 +45,7 @@ async fn a_column_that_another_process_adds_breaks_no_call() {
 
 #[tokio::test]
 async fn tables_that_were_not_migrated_are_an_error_with_a_hint() {
+    let _turn = TURN.lock().await;
     for change in [
         "ALTER TABLE sagents_conversations RENAME COLUMN user_id TO team_id",
         "DROP TABLE sagents_display_messages",
@@ -70,6 +75,7 @@ async fn tables_that_were_not_migrated_are_an_error_with_a_hint() {
 
 #[tokio::test]
 async fn every_call_is_a_span_with_the_conversation_and_without_content() {
+    let _turn = TURN.lock().await;
     let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
     let layer = Conversations::new(connect(&database.url()).await.unwrap());
     let spans = Spans::default();
