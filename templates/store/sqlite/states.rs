@@ -5,6 +5,7 @@
 
 use chrono::Utc;
 use sqlx::sqlite::{SqliteConnection, SqliteExecutor, SqliteRow};
+use sqlx::types::Json;
 use sqlx::{FromRow, Row as _};
 use uuid::Uuid;
 
@@ -392,10 +393,14 @@ async fn save(
             data = excluded.data,
             updated_at = max(s.updated_at, excluded.updated_at)
         RETURNING revision, epoch"#;
+    // All rows at once: `$3` is a JSON array of positions and texts, `$4` has the ids, 16 bytes each.
     const WRITE: &str = r#"
-        INSERT INTO {{ agent_messages }} AS m
+        INSERT INTO {{ agent_messages }}
             (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-        VALUES ($1, $2, $3, $4, $5{% if owner.is_some() %}, $6{% endif %})
+        SELECT $1, $2, json_extract(r.value, '$[0]'), substr($4, 16 * r.key + 1, 16),
+               json_extract(r.value, '$[1]'){% if owner.is_some() %}, $5{% endif %}
+        FROM json_each($3) AS r
+        WHERE TRUE
         ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, epoch, position) DO UPDATE
         SET message_id = excluded.message_id, data = excluded.data"#;
     const TRUNCATE: &str = r#"
@@ -414,13 +419,14 @@ async fn save(
 {%- endif %}
         .fetch_one(&mut *connection)
         .await?;
-    for row in &rows.changed {
+    if !rows.changed.is_empty() {
+        let texts: Vec<_> = rows.changed.iter().map(|row| (row.position, &row.data)).collect();
+        let ids: Vec<_> = rows.changed.iter().flat_map(|row| row.message_id.into_bytes()).collect();
         sqlx::query(WRITE)
             .bind(conversation_id)
             .bind(epoch)
-            .bind(row.position)
-            .bind(row.message_id)
-            .bind(&row.data)
+            .bind(Json(texts))
+            .bind(ids)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}

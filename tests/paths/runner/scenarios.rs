@@ -27,7 +27,7 @@ struct Stop {
     on_sqlite: Option<&'static str>,
     on_postgres: Option<&'static str>,
     /// What takes the cause away.
-    mend: &'static str,
+    fix: &'static str,
 }
 
 const STOPS: &[Stop] = &[
@@ -42,7 +42,7 @@ const STOPS: &[Stop] = &[
         on_postgres: Some(
             "there are conversations already: say with --backfill what their team_id is; nothing was changed",
         ),
-        mend: "DELETE FROM sagents_conversations;",
+        fix: "DELETE FROM sagents_conversations;",
     },
     Stop {
         migrations: "special/partial_backfill",
@@ -51,7 +51,7 @@ const STOPS: &[Stop] = &[
         cause: "",
         on_sqlite: Some("the backfill leaves conversations without a team_id; nothing was changed"),
         on_postgres: Some("the backfill leaves conversations without a team_id; nothing was changed"),
-        mend: "DELETE FROM sagents_conversations WHERE user_id = 10;",
+        fix: "DELETE FROM sagents_conversations WHERE user_id = 10;",
     },
     Stop {
         migrations: "pairs/user/none",
@@ -60,7 +60,7 @@ const STOPS: &[Stop] = &[
         cause: SAME_ID,
         on_sqlite: Some("conversations of one id, which only their owners tell apart; nothing was changed"),
         on_postgres: Some("conversations of one id, which only their owners tell apart; nothing was changed"),
-        mend: NOT_SAME_ID,
+        fix: NOT_SAME_ID,
     },
     Stop {
         migrations: "pairs/user/team",
@@ -69,7 +69,7 @@ const STOPS: &[Stop] = &[
         cause: SAME_ID,
         on_sqlite: Some("conversations of one id that would have the same team_id; nothing was changed"),
         on_postgres: Some("conversations of one id that would have the same team_id; nothing was changed"),
-        mend: NOT_SAME_ID,
+        fix: NOT_SAME_ID,
     },
     Stop {
         migrations: "pairs/user_without_table/user",
@@ -78,7 +78,7 @@ const STOPS: &[Stop] = &[
         cause: NO_USER,
         on_sqlite: Some("there are conversations whose user_id is not in users; nothing was changed"),
         on_postgres: Some("violates foreign key constraint \"sagents_conversations_fkey\""),
-        mend: USER_AGAIN,
+        fix: USER_AGAIN,
     },
     Stop {
         migrations: "pairs/user/team",
@@ -87,7 +87,7 @@ const STOPS: &[Stop] = &[
         cause: REFERENCE,
         on_sqlite: Some("a table of your own has a foreign key onto these"),
         on_postgres: Some("cannot drop constraint sagents_conversations_pkey on table sagents_conversations"),
-        mend: "DROP TABLE stars;",
+        fix: "DROP TABLE stars;",
     },
     Stop {
         migrations: "pairs/user/team",
@@ -96,7 +96,7 @@ const STOPS: &[Stop] = &[
         cause: "CREATE INDEX host_index ON sagents_conversations (title, user_id);",
         on_sqlite: Some("the tables have an index or a trigger of your own"),
         on_postgres: None,
-        mend: "DROP INDEX host_index;",
+        fix: "DROP INDEX host_index;",
     },
     Stop {
         migrations: "pairs/user/team",
@@ -105,7 +105,7 @@ const STOPS: &[Stop] = &[
         cause: "CREATE VIEW host_view AS SELECT user_id, id, title FROM sagents_conversations;",
         on_sqlite: Some("error in view host_view"),
         on_postgres: None,
-        mend: "DROP VIEW host_view;",
+        fix: "DROP VIEW host_view;",
     },
     Stop {
         migrations: "pairs/user/team",
@@ -114,7 +114,7 @@ const STOPS: &[Stop] = &[
         cause: "ALTER TABLE sagents_agent_states ADD COLUMN shape TEXT;",
         on_sqlite: Some("the tables have a column that no migration of this project adds"),
         on_postgres: None,
-        mend: "ALTER TABLE sagents_agent_states DROP COLUMN shape;",
+        fix: "ALTER TABLE sagents_agent_states DROP COLUMN shape;",
     },
 ];
 
@@ -177,7 +177,7 @@ impl Scenario {
             return Err(format!("expected {refusal:?}, but: {error:?}"));
         }
         same("state after a stop", &before, &self.state(old).await)?;
-        self.session.execute(stop.mend).await?;
+        self.session.execute(stop.fix).await?;
         self.migrate(CHANGED).await?;
         same("tables", fresh, &self.state(new).await.catalogue.without_retired())
     }
