@@ -163,7 +163,9 @@ impl Host {
     /// The nearest directory that exists, for programs that are run there.
     pub fn working_directory(&self) -> Utf8PathBuf {
         let existing = self.tree.root().ancestors().find(|directory| directory.is_dir());
-        existing.unwrap_or(Utf8Path::new(".")).to_owned()
+        let existing = existing.unwrap_or(Utf8Path::new("."));
+        // What is above `a/..` is not `a`.
+        existing.canonicalize_utf8().unwrap_or_else(|_| existing.to_owned())
     }
 }
 

@@ -984,3 +984,15 @@ fn a_migration_that_never_ran_is_written_again_once_its_tables_are_forgotten() {
     host.generate(line);
     assert!(host.read(&host.find("up.sql")).contains(r#"REFERENCES "users" ("id")"#));
 }
+
+#[test]
+fn a_new_package_beside_a_directory_is_not_formatted_as_that_directory_is() {
+    let host = Host::empty().file("tool/rustfmt.toml", "max_width = 140\n").file("other/README.md", "");
+    for (directory, path) in [("tool", "../one"), ("other", "../two")] {
+        let line = format!("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --path {path}");
+        let run = host.sagents_in(directory, &line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    }
+    let messages = "src/conversations/messages.rs";
+    assert_eq!(host.read(&format!("one/{messages}")), host.read(&format!("two/{messages}")));
+}
