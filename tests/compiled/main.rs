@@ -1,46 +1,31 @@
 //! Hosts that are compiled and linted, and whose generated tests run, on a real database.
 //!
 //! Compiling is what takes the time here. So there are few workspaces with many contexts, and they stand at the same place
-//! in every run. One is compiled and tested after the other; meanwhile the next one is generated.
+//! in every run. While the tests of one run, the next one is compiled. The names put the slowest first.
 
 #[path = "../support/postgres.rs"]
 mod postgres;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::cell::OnceCell;
-use std::fs;
-use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{fs, thread};
 
 use support::{FULL, Host, Run, manifest};
-
-#[test]
-fn a_new_package_passes_its_tests_and_runs_without_an_edit() {
-    let compiled = Compiled::new("init");
-    let host = &compiled.host;
-    compiled.generate_by_program("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init");
-    assert!(host.read("Cargo.toml").contains("name = \"my_app\""));
-    compiled.prove();
-
-    let shown = |run: Run| run.stdout.lines().filter(|line| line.contains("A first conversation")).count();
-    let first = compiled.cargo("run --quiet");
-    for line in [
-        "opened sqlite:my_app.db and ran its migrations",
-        "  0 User: What is the capital of France?",
-        "  1 Assistant: Paris.",
-    ] {
-        assert!(first.stdout.lines().any(|printed| printed == line), "{line}\n{}", first.stdout);
-    }
-    assert_eq!((shown(first), shown(compiled.cargo("run --quiet"))), (1, 2), "the second run finds the first one's");
-}
 
 #[test]
 fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     let compiled = Compiled::new("new");
     let host = &compiled.host;
-    host.write("Cargo.toml", include_str!("hosts/new.toml"));
+    compiled.write_workspace(
+        "0.9",
+        &["identity", "landed", "matrix", "member", "my_app"],
+        "\n[workspace.package]\nedition = \"2024\"\n\n\
+         [workspace.dependencies]\nsqlx = { version = \"0.9\", default-features = false }\n",
+    );
     host.write("my_app/Cargo.toml", &manifest("my_app", "2024", ""));
     host.write("my_app/src/lib.rs", &format!("//! An application.\n\n{STRICT}\npub mod accounts;\n"));
     host.write("my_app/src/accounts.rs", include_str!("hosts/accounts.rs"));
@@ -61,14 +46,12 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     generate_matrix(&compiled, "");
 
     compiled.prove();
-    compiled.cargo("doc --workspace --no-deps");
-    compiled.cargo("doc --workspace --no-deps --document-private-items");
     // Alone it has none of the features that other members ask for.
     compiled.cargo("check --package member --all-targets");
 }
 
 #[test]
-fn a_host_that_edited_every_generated_file_moves_to_another_owner() {
+fn owners_change_in_a_host_that_edited_every_generated_file() {
     let compiled = Compiled::new("edited");
     let host = &compiled.host;
     for (path, text) in [
@@ -115,8 +98,7 @@ fn a_host_that_edited_every_generated_file_moves_to_another_owner() {
     for path in &generated {
         assert!(host.read(path).ends_with("\n// Edited by its owner.\n"), "{path}");
     }
-    compiled.cargo("build --all-targets");
-    compiled.cargo("test");
+    compiled.test(&compiled.build());
     assert_eq!(host.sagents("check").code, 0);
 }
 
@@ -288,23 +270,35 @@ fn guide() -> String {
 }
 
 #[test]
-fn hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
-    let compiled = Compiled::new("old hosts");
+#[ignore = "needs PostgreSQL: run scripts/test"]
+fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
+    let compiled = Compiled::with_server("older hosts");
     let host = &compiled.host;
-    host.write("Cargo.toml", "[workspace]\nresolver = \"2\"\nmembers = [\"binary\", \"private\", \"renamed\"]\n");
-    write_binary(host);
+    compiled.write_workspace("0.8", &["binary", "binary_on_postgres", "private", "renamed"], "");
+    write_binary(host, "binary");
+    write_binary(host, "binary_on_postgres");
     write_private(host);
     let db = "\n[dependencies]\ndb = { package = \"sqlx\", version = \"0.8.4\", default-features = false }\n";
     host.write("renamed/Cargo.toml", &manifest("renamed", "2021", db));
     host.write("renamed/src/lib.rs", "");
 
-    compiled.generate("binary", "gen persistence Binary.Conversations --scope Binary.Accounts.Scope.Scope");
+    let of_users = "gen persistence conversations --scope crate::accounts::scope::Scope";
+    compiled.generate("binary", of_users);
     assert!(host.exists("binary/src/conversations/mod.rs"));
     assert!(host.read("binary/src/conversations/tests/database.rs").contains(r#"CREATE TABLE "user" ("user_id" BLOB"#));
     compiled.generate(
         "binary",
         "gen persistence archive --scope crate::accounts::scope::Scope --owner-type none --table-prefix archive_ \
          --no-tests",
+    );
+    compiled.generate("binary_on_postgres", &format!("{of_users} --database postgres"));
+    let tables = host.read("binary_on_postgres/src/conversations/tests/database.rs");
+    assert!(tables.contains(r#"CREATE TABLE "user" ("user_id" UUID"#), "{tables}");
+    // The owner's table is in a schema of its own, which no migration here makes.
+    compiled.generate(
+        "binary_on_postgres",
+        "gen persistence archive --scope crate::accounts::scope::Scope --owner-table auth.users --owner-id uuid \
+         --table-prefix archive_ --database postgres",
     );
     compiled.generate(
         "private",
@@ -323,48 +317,56 @@ fn hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
 fn hosts_on_postgres_pass_their_tests_without_a_warning() {
     let compiled = Compiled::with_server("postgres");
     let host = &compiled.host;
-    let members = "[workspace]\nresolver = \"3\"\nmembers = [\"binary\", \"identity\", \"landed\", \"matrix\"]\n";
-    host.write("Cargo.toml", members);
+    compiled.write_workspace("0.9", &["identity", "landed", "matrix"], "");
     write_identity(host);
     write_landed(host, "postgres_none", "as_long_as_a_prefix_may_be_in_tables");
     write_matrix(host, ON_POSTGRES);
-    write_binary(host);
 
     generate_matrix(&compiled, "--database postgres");
-    compiled.generate(
-        "binary",
-        "gen persistence Binary.Conversations --scope Binary.Accounts.Scope.Scope --database postgres",
-    );
-    assert!(host.read("binary/src/conversations/tests/database.rs").contains(r#"CREATE TABLE "user" ("user_id" UUID"#));
-    // The owner's table is in a schema of its own, which no migration here makes.
-    compiled.generate(
-        "binary",
-        "gen persistence archive --scope crate::accounts::scope::Scope --owner-table auth.users --owner-id uuid \
-         --table-prefix archive_ --database postgres",
-    );
-
     compiled.prove();
-    compiled.cargo("doc --workspace --no-deps");
+}
+
+#[test]
+fn init_makes_a_package_that_passes_its_tests_and_runs_without_an_edit() {
+    let compiled = Compiled::new("init");
+    let host = &compiled.host;
+    compiled.generate_by_program("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init");
+    assert!(host.read("Cargo.toml").contains("name = \"my_app\""));
+    let programs = compiled.prove();
+
+    let first = compiled.show(&programs);
+    for line in [
+        "opened sqlite:my_app.db and ran its migrations",
+        "  0 User: What is the capital of France?",
+        "  1 Assistant: Paris.",
+    ] {
+        assert!(first.lines().any(|printed| printed == line), "{line}\n{first}");
+    }
+    let second = compiled.show(&programs);
+    assert_eq!((shown(&first), shown(&second)), (1, 2), "the second run finds the first one's");
 }
 
 #[test]
 #[ignore = "needs PostgreSQL: run scripts/test"]
-fn a_new_package_on_postgres_passes_its_tests_and_runs_without_an_edit() {
+fn init_on_postgres_makes_a_package_that_passes_its_tests_and_runs_without_an_edit() {
     let compiled = Compiled::with_server("init on postgres");
     compiled.generate_by_program(
         "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --owner-id uuid --database postgres --init",
     );
-    compiled.prove();
-    let shown = |run: Run| run.stdout.lines().filter(|line| line.contains("A first conversation")).count();
-    let (first, second) = (compiled.cargo("run --quiet"), compiled.cargo("run --quiet"));
-    assert!(first.stdout.contains("  1 Assistant: Paris.\n"), "{}", first.stdout);
-    assert_eq!((shown(first), shown(second)), (1, 2), "the second run finds the first one's");
+    let programs = compiled.prove();
+    let (first, second) = (compiled.show(&programs), compiled.show(&programs));
+    assert!(first.contains("  1 Assistant: Paris.\n"), "{first}");
+    assert_eq!((shown(&first), shown(&second)), (1, 2), "the second run finds the first one's");
 }
 
-/// A library that knows who is asking. Documentation is made without the features that only tests need, tokio's macros
-/// among them, and then other features of syn; with the macros here, the dependencies that use it are not compiled again.
+/// How many conversations a new package shows.
+fn shown(printed: &str) -> usize {
+    printed.lines().filter(|line| line.contains("A first conversation")).count()
+}
+
+/// A library that knows who is asking.
 fn write_identity(host: &Host) {
-    host.write("identity/Cargo.toml", &manifest("identity", "2024", "\n[dependencies]\ntokio-macros = \"2\"\n"));
+    host.write("identity/Cargo.toml", &manifest("identity", "2024", ""));
     host.write("identity/src/lib.rs", include_str!("hosts/identity.rs"));
 }
 
@@ -396,10 +398,10 @@ const STRICT: &str = "\
 ";
 
 /// Only a binary, with `mod.rs` files, lines that end as on Windows, and an owner's table whose name is a keyword.
-fn write_binary(host: &Host) {
+fn write_binary(host: &Host, name: &str) {
     let dependencies = "\n[dependencies]\nsqlx = \"0.8\"\nuuid = \"1\"\n";
     for (path, text) in [
-        ("Cargo.toml", manifest("binary", "2021", dependencies).as_str()),
+        ("Cargo.toml", manifest(name, "2021", dependencies).as_str()),
         (
             "src/main.rs",
             &format!(
@@ -416,7 +418,7 @@ fn write_binary(host: &Host) {
             "CREATE TABLE \"user\" (user_id UUID NOT NULL PRIMARY KEY, email TEXT);\n",
         ),
     ] {
-        host.write(&format!("binary/{path}"), &text.replace('\n', "\r\n"));
+        host.write(&format!("{name}/{path}"), &text.replace('\n', "\r\n"));
     }
 }
 
@@ -441,8 +443,6 @@ fn write_private(host: &Host) {
 struct Compiled {
     host: Host,
     database: Option<postgres::Database>,
-    /// From its first call of cargo on, no other host calls it: crates of two workspaces may be the same file to cargo.
-    turn: OnceCell<MutexGuard<'static, ()>>,
 }
 
 impl Compiled {
@@ -460,12 +460,22 @@ impl Compiled {
         if let Ok(lock) = lock {
             fs::write(root.join("Cargo.lock"), lock).unwrap();
         }
-        Self { host: Host::at(root), database: None, turn: OnceCell::new() }
+        Self { host: Host::at(root), database: None }
     }
 
     /// As `new`, with a database on a real server for `DATABASE_URL`.
     fn with_server(name: &str) -> Self {
         Self { database: Some(postgres::Database::new()), ..Self::new(name) }
+    }
+
+    /// A workspace with these members. One more asks for every feature that a host may ask for, so that all workspaces
+    /// with a version of sqlx share what they compile of their dependencies.
+    fn write_workspace(&self, sqlx: &str, members: &[&str], more: &str) {
+        let members = [members, &["dependencies"]].concat();
+        self.host.write("Cargo.toml", &format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n{more}"));
+        let manifest = manifest("dependencies", "2024", &support::dependencies(sqlx));
+        self.host.write("dependencies/Cargo.toml", &manifest);
+        self.host.write("dependencies/src/lib.rs", "//! Nothing but its dependencies.\n");
     }
 
     /// Runs the real program in the host; it must succeed.
@@ -480,44 +490,100 @@ impl Compiled {
         assert_eq!(run.code, 0, "{args}\n{}{}", run.stdout, run.stderr);
     }
 
-    /// The host is formatted, without a warning, and passes its tests.
-    fn prove(&self) {
+    /// The host is formatted, it and its documentation are without a warning, and its tests pass.
+    fn prove(&self) -> Vec<Program> {
         self.cargo("fmt --all --check");
-        self.cargo("build --workspace --all-targets");
-        self.cargo("test --workspace");
+        let programs = self.build();
+        self.test(&programs);
+        programs
     }
 
-    /// Runs cargo in the host; it must succeed.
-    fn cargo(&self, args: &str) -> Run {
-        static TURN: Mutex<()> = Mutex::new(());
+    /// Compiles everything that the host has to be compiled, without a warning.
+    fn build(&self) -> Vec<Program> {
+        let built = self.cargo("build --workspace --all-targets --message-format json-render-diagnostics");
+        built.stdout.lines().filter_map(Program::parse).collect()
+    }
 
-        self.turn.get_or_init(|| {
-            let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-            // What an earlier host built must not pass for what this one would build.
-            touch(self.host.root());
-            turn
+    /// Runs the tests, some programs at once: they wait for the database most of the time.
+    fn test(&self, programs: &[Program]) {
+        const AT_ONCE: usize = 3;
+        let tests = Mutex::new(programs.iter().filter(|program| program.is_test));
+        let next = || tests.lock().unwrap_or_else(PoisonError::into_inner).next();
+        thread::scope(|scope| {
+            for _ in 0..AT_ONCE {
+                scope.spawn(|| {
+                    while let Some(test) = next() {
+                        self.run(&mut test.command());
+                    }
+                });
+            }
         });
+    }
+
+    /// Runs the only program of the host that is no test, and returns what it prints.
+    fn show(&self, programs: &[Program]) -> String {
+        let [program] = programs.iter().filter(|program| !program.is_test).collect::<Vec<_>>()[..] else {
+            panic!("one program is expected: {programs:?}")
+        };
+        self.run(&mut program.command()).stdout
+    }
+
+    /// Runs cargo in the host; it must succeed. Cargo compiles one host at a time; meanwhile the tests of others run.
+    fn cargo(&self, args: &str) -> Run {
         let mut command = support::cargo(&self.host);
+        command.env("RUSTC_WORKSPACE_WRAPPER", wrapper());
+        self.run(command.args(args.split_whitespace()))
+    }
+
+    fn run(&self, command: &mut Command) -> Run {
         if let Some(database) = &self.database {
             command.env("DATABASE_URL", database.url());
         }
-        // Clippy is rustc with more lints: what it warns of fails, and what passes is compiled.
-        command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("RUSTDOCFLAGS", "-D warnings");
-        let run = Run::of(command.args(args.split_whitespace()));
-        assert_eq!(run.code, 0, "cargo {args}, in {}\n{}{}", self.host.root().display(), run.stdout, run.stderr);
+        let run = Run::of(command);
+        let root = self.host.root().display();
+        assert_eq!(run.code, 0, "{command:?}, in {root}\n{}{}", run.stdout, run.stderr);
         run
     }
 }
 
-/// Makes all files below a directory new.
-fn touch(directory: &Path) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            touch(&path);
-        } else {
-            let file = fs::File::options().append(true).open(&path).unwrap();
-            file.set_modified(SystemTime::now()).unwrap();
-        }
+/// Something that cargo has compiled and that can be run.
+#[derive(Debug)]
+struct Program {
+    path: PathBuf,
+    /// Its package, where cargo runs it.
+    directory: PathBuf,
+    is_test: bool,
+}
+
+impl Program {
+    /// One of cargo's messages, if it is about a program.
+    fn parse(message: &str) -> Option<Self> {
+        let message: serde_json::Value = serde_json::from_str(message).unwrap();
+        let path = message["executable"].as_str()?;
+        // A build script has an executable too, which is not shown.
+        let manifest = Path::new(message["manifest_path"].as_str().unwrap());
+        Some(Self {
+            path: path.into(),
+            directory: manifest.parent().unwrap().into(),
+            is_test: message["profile"]["test"].as_bool().unwrap(),
+        })
     }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.directory).env_remove("DATABASE_URL").env("CARGO_MANIFEST_DIR", &self.directory);
+        command
+    }
+}
+
+/// What compiles the hosts' own crates. Clippy is rustc with more lints: what it warns of fails, and what passes is
+/// compiled. Rustdoc gets the same arguments: `cargo doc` would have to check all dependencies again.
+fn wrapper() -> &'static Path {
+    static WRAPPER: OnceLock<PathBuf> = OnceLock::new();
+    WRAPPER.get_or_init(|| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clippy-and-rustdoc");
+        fs::write(&path, include_str!("clippy-and-rustdoc")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    })
 }

@@ -222,7 +222,8 @@ fn compile(sqlx: &str) -> PathBuf {
     let host = Host::at(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("paths/runner {sqlx}")));
     let main = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/paths/runner/main.rs");
     let text = include_str!("runner/Cargo.toml").replace("{{ main }}", main.to_str().unwrap());
-    host.write("Cargo.toml", &text.replace("{{ sqlx }}", sqlx));
+    // The dependencies are those of the hosts in tests/compiled, so that they are compiled once.
+    host.write("Cargo.toml", &(text.replace("{{ sqlx }}", sqlx) + &support::dependencies(sqlx)));
     // One version makes the calls; what the other migrates is the same.
     let features = if sqlx == VERSIONS[0] { "calls" } else { "" };
     write_contexts(&host, !features.is_empty());

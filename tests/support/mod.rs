@@ -158,9 +158,18 @@ fn no_formatter() -> OsString {
 }
 
 /// Cargo for a host that is compiled. Compiling is what takes the time in these tests, so hosts compile their
-/// dependencies with the same settings into one directory, whoever comes first. What they build of their own is apart.
+/// dependencies with the same settings into one directory, whichever comes first. What they build of their own is apart.
 pub fn cargo(host: &Host) -> Command {
+    // Crates of two workspaces may be the same file to cargo. A setting that is not one of their dependencies keeps them
+    // apart.
+    const HOSTS: [&str; 8] =
+        ["edited", "init", "init on postgres", "new", "older hosts", "postgres", "runner 0.8", "runner 0.9"];
+    let name = host.root().file_name().unwrap();
+    let number = HOSTS.iter().position(|host| *host == name).expect("every compiled host is in HOSTS");
     let mut command = Command::new("cargo");
+    for (crates, units) in [("", 16 + number), (".package.'*'", 16)] {
+        command.args(["--config", &format!("profile.dev{crates}.codegen-units = {units}")]);
+    }
     command.current_dir(host.root());
     for variable in ["CARGO_ENCODED_RUSTFLAGS", "DATABASE_URL", "RUSTC_WORKSPACE_WRAPPER", "RUSTFMT"] {
         command.env_remove(variable);
@@ -173,6 +182,24 @@ pub fn cargo(host: &Host) -> Command {
         .env("CARGO_TERM_COLOR", "never")
         .env("RUSTFLAGS", "-D warnings -W clippy::pedantic");
     command
+}
+
+/// What hosts with a version of sqlx may depend on, with all the features that one of them asks for.
+pub fn dependencies(sqlx: &str) -> String {
+    format!(
+        r#"
+[dependencies]
+chrono = {{ version = "0.4", features = ["serde"] }}
+proptest = {{ version = "1.6", default-features = false, features = ["std"] }}
+serde = {{ version = "1.0", features = ["derive"] }}
+serde_json = {{ version = "1.0", features = ["float_roundtrip"] }}
+sqlx = {{ version = "{sqlx}", features = ["chrono", "postgres", "runtime-tokio", "sqlite", "uuid"] }}
+thiserror = "2.0"
+tokio = {{ version = "1.40", features = ["macros", "rt-multi-thread", "sync", "test-util", "time"] }}
+tracing = "0.1"
+uuid = {{ version = "1.10", features = ["serde", "v7"] }}
+"#
+    )
 }
 
 /// Where cargo puts what such a host is for: its programs and its documentation.

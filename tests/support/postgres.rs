@@ -206,9 +206,18 @@ pub struct Database {
 
 impl Database {
     pub fn new() -> Self {
+        Self::created(create)
+    }
+
+    /// With everything that is in another database, which nobody may be connected to.
+    pub fn copy(other: &Self) -> Self {
+        Self::created(|name| format!("{} TEMPLATE {}", create(name), quoted(&other.name)))
+    }
+
+    fn created(statement: impl Fn(&str) -> String) -> Self {
         let name = unique("sagents_test_");
         let place = Place::of_process();
-        let created = place.query(&place.server_url(), &create(&name));
+        let created = place.query(&place.server_url(), &statement(&name));
         if let Err(error) = created {
             panic!("the database {name} cannot be created: {error}");
         }

@@ -43,6 +43,11 @@ async fn a_killed_server_loses_nothing_that_was_answered() {
         }
         writers.spawn(save(layer.clone(), id, load.clone()));
     }
+    for &id in &ids {
+        while layer.load_agent_state(&scope(), id).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
     let total = TALKS * (WRITERS + 1) * EACH;
     for kill in 1..=KILLS {
         while load.answered.load(Ordering::SeqCst) < kill * total / (KILLS + 1) {

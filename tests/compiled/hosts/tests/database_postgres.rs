@@ -6,6 +6,8 @@ pub mod server;
 
 use std::path::Path;
 
+use tokio::sync::OnceCell;
+
 pub type Pool = sqlx::PgPool;
 
 pub struct Database(server::Database);
@@ -16,10 +18,16 @@ impl Database {
         Self(server::Database::new())
     }
 
-    /// With all migrations run, and these rows.
+    /// With all migrations run, and these rows. They are run once in a process; the others are copies of that database.
     pub async fn migrated(insert: &'static str) -> Self {
-        let database = Self::empty();
-        migrate(&database.url(), insert).await;
+        static MIGRATED: OnceCell<Database> = OnceCell::const_new();
+        let migrated = MIGRATED.get_or_init(|| async {
+            let database = Self::empty();
+            migrate(&database.url(), "").await;
+            database
+        });
+        let database = Self(server::Database::copy(&migrated.await.0));
+        execute(&database.url(), insert).await;
         database
     }
 
@@ -32,7 +40,13 @@ pub async fn migrate(url: &str, insert: &'static str) {
     let pool = matrix::conversations::connect(url).await.unwrap();
     let migrations = sqlx::migrate::Migrator::new(Path::new("migrations"));
     migrations.await.unwrap().run(&pool).await.unwrap();
-    sqlx::raw_sql(insert).execute(&pool).await.unwrap();
+    pool.close().await;
+    execute(url, insert).await;
+}
+
+async fn execute(url: &str, statements: &'static str) {
+    let pool = matrix::conversations::connect(url).await.unwrap();
+    sqlx::raw_sql(statements).execute(&pool).await.unwrap();
     pool.close().await;
 }
 
