@@ -346,7 +346,10 @@ impl ReadEnvelope {
         };
         self.version = Some(VERSION.into());
         let state = self.into_state(agent_id)?;
-        Ok(Header::Rows(HeaderState::new(state, number)))
+        Ok(Header::Rows(HeaderState {
+            state,
+            count: number,
+        }))
     }
 }
 

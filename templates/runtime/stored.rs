@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
+use super::message::Message;
 use super::messages::Messages;
 use super::persistence::{Expect, Revision};
 use super::serializer::{self, ReadError, TooDeep};
@@ -131,14 +132,11 @@ pub fn are_rows_of_aside(header: &[u8], aside: &[u8]) -> bool {
     }
 }
 
-/// A state whose rows are being read.
+/// A state without its messages, which are rows.
 #[derive(Debug)]
 pub struct HeaderState {
-    /// Without messages.
-    state: State,
-    count: usize,
-    messages: Messages,
-    found: usize,
+    pub(super) state: State,
+    pub(super) count: usize,
 }
 
 /// A stored message.
@@ -152,50 +150,46 @@ pub struct StoredRow<'a> {
     pub data: &'a [u8],
 }
 
+/// A stored message that was read, or could not be.
+#[derive(Debug)]
+pub struct ReadRow {
+    position: i32,
+    message_id: Uuid,
+    message: Result<Message, ReadError>,
+}
+
+impl StoredRow<'_> {
+    /// Reads the message. A store calls it for every row as it arrives.
+    #[must_use]
+    pub fn read(self) -> ReadRow {
+        let index = usize::try_from(self.position).unwrap_or_default();
+        ReadRow {
+            position: self.position,
+            message_id: self.message_id,
+            message: serializer::message_from_bytes(self.data, index),
+        }
+    }
+}
+
 impl HeaderState {
-    pub(super) fn new(state: State, count: usize) -> Self {
-        Self {
-            state,
-            count,
-            messages: Messages::new(),
-            found: 0,
-        }
-    }
-
-    /// Reads the next row, in the order of positions. A store that receives rows one by one calls it
-    /// for each, so that reading does not wait for the last one.
+    /// The state with its messages, which may come in any order. It remembers them.
     ///
     /// # Errors
     ///
-    /// [`ReadError::Damaged`] if it is not the row of the next position, or cannot be read.
-    pub fn read_row(&mut self, row: StoredRow<'_>) -> Result<(), ReadError> {
-        let position = self.found;
-        self.found += 1;
-        if position >= self.count {
-            return Ok(());
+    /// [`ReadError::Damaged`] if a message could not be read or is missing, or there are too many.
+    pub fn finish(self, mut rows: Vec<ReadRow>, point: SavePoint) -> Result<State, ReadError> {
+        let Self { state, count } = self;
+        let found = rows.len();
+        rows.sort_unstable_by_key(|row| row.position);
+        let mut messages = Messages::new();
+        for (row, position) in rows.into_iter().zip(0..count) {
+            if usize::try_from(row.position) != Ok(position) {
+                let path = format!("state.messages[{position}]");
+                let reason = format!("expected its row, found that of {}", row.position);
+                return Err(ReadError::damaged(&path, reason));
+            }
+            messages.push_with_id(row.message_id, row.message?);
         }
-        if usize::try_from(row.position) != Ok(position) {
-            let path = format!("state.messages[{position}]");
-            let reason = format!("expected its row, found that of {}", row.position);
-            return Err(ReadError::damaged(&path, reason));
-        }
-        let message = serializer::message_from_bytes(row.data, position)?;
-        self.messages.push_with_id(row.message_id, message);
-        Ok(())
-    }
-
-    /// The state with its messages, after the last row. It remembers them.
-    ///
-    /// # Errors
-    ///
-    /// [`ReadError::Damaged`] if there were too few rows, or too many.
-    pub fn finish(self, point: SavePoint) -> Result<State, ReadError> {
-        let Self {
-            state,
-            count,
-            messages,
-            found,
-        } = self;
         if found != count {
             let reason = format!("expected {count} rows, found {found}");
             return Err(ReadError::damaged("state.messages", reason));

@@ -60,13 +60,14 @@ impl Stored {
     }
 
     fn load(&self) -> Result<State, ReadError> {
-        let Header::Rows(mut header) = read_stored("agent", self.header.as_bytes())? else {
+        let Header::Rows(header) = read_stored("agent", self.header.as_bytes())? else {
             panic!("the header has messages inside: {}", self.header);
         };
-        for (position, (message_id, data)) in &self.rows {
-            header.read_row(StoredRow { position: *position, message_id: *message_id, data: data.as_bytes() })?;
-        }
-        header.finish(self.point())
+        let read = |(&position, (message_id, data)): (&i32, &(Uuid, String))| {
+            StoredRow { position, message_id: *message_id, data: data.as_bytes() }.read()
+        };
+        // The order in which they arrive does not matter.
+        header.finish(self.rows.iter().rev().map(read).collect(), self.point())
     }
 }
 

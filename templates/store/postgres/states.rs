@@ -12,8 +12,8 @@ use super::super::states::{SaveOutcome, UnreadableData, UnreadableMessage, Unrea
 use super::super::{Error, Owner, Result};
 use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
-use crate::sagents::stored::{self, Header, HeaderState, Rows, SavePoint, StoredRow};
-use crate::sagents::{Expect, Loaded, Revision, State, Todo};
+use crate::sagents::stored::{self, Header, Rows, SavePoint, StoredRow};
+use crate::sagents::{Expect, Loaded, Revision, Todo};
 
 /// What a save finds. Without a state, the revision is 0.
 #[derive(FromRow)]
@@ -116,14 +116,24 @@ impl Store {
                   WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
               )"#;
 
-        let rows = sqlx::query(SELECT)
+        // Messages are read as their rows arrive.
+        let (mut header, mut messages) = (None, Vec::new());
+        sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
+            .try_map(|row: PgRow| {
+                match row.try_get("position")? {
+                    None => header = Some(row),
+                    Some(position) => messages.push(message(position, &row)?.read()),
+                }
+                Ok(())
+            })
             .fetch_all(&self.pool)
-            .await?;
-        let (header, messages) = split(&rows)?;
+            .await
+            .map(drop)?;
+        let header = header.ok_or(Error::NotFound)?;
         let Some(revision) = header.try_get("revision")? else {
             return Ok(Loaded::Nothing);
         };
@@ -133,9 +143,9 @@ impl Store {
             revision,
             write_id: header.try_get("write_id")?,
         };
-        let state = match serializer::read_stored(agent_id, bytes(header)?) {
+        let state = match serializer::read_stored(agent_id, bytes(&header)?) {
             Ok(Header::Whole(state)) => Ok(state),
-            Ok(Header::Rows(header)) => finish(header, messages, point),
+            Ok(Header::Rows(header)) => header.finish(messages, point),
             Err(error) => Err(error),
         };
         match state {
@@ -584,29 +594,22 @@ fn split(rows: &[PgRow]) -> Result<(&PgRow, Vec<StoredRow<'_>>)> {
     for row in rows {
         match row.try_get("position")? {
             None => header = Some(row),
-            Some(position) => messages.push(StoredRow {
-                position,
-                message_id: row.try_get("message_id")?,
-                data: bytes(row)?,
-            }),
+            Some(position) => messages.push(message(position, row)?),
         }
     }
     messages.sort_unstable_by_key(|message| message.position);
     Ok((header.ok_or(Error::NotFound)?, messages))
 }
 
-fn finish(
-    mut header: HeaderState,
-    messages: Vec<StoredRow<'_>>,
-    point: SavePoint,
-) -> Result<State, ReadError> {
-    for message in messages {
-        header.read_row(message)?;
-    }
-    header.finish(point)
+fn message(position: i32, row: &PgRow) -> sqlx::Result<StoredRow<'_>> {
+    Ok(StoredRow {
+        position,
+        message_id: row.try_get("message_id")?,
+        data: bytes(row)?,
+    })
 }
 
 /// Reads `data` as bytes: sqlx decodes the type `json` only through serde.
-fn bytes(row: &PgRow) -> Result<&[u8]> {
-    Ok(row.try_get_unchecked("data")?)
+fn bytes(row: &PgRow) -> sqlx::Result<&[u8]> {
+    row.try_get_unchecked("data")
 }

@@ -14,14 +14,14 @@ use super::super::{Error, Owner, Result};
 use super::conversations::touch;
 use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
-use crate::sagents::stored::{self, Header, HeaderState, Rows, SavePoint, StoredRow};
-use crate::sagents::{Expect, Loaded, Revision, State, Todo};
+use crate::sagents::stored::{self, Header, Rows, SavePoint, StoredRow};
+use crate::sagents::{Expect, Loaded, Revision, Todo};
 
-/// What a save finds.
+/// What a save finds. Without a state, the revision is 0.
 #[derive(FromRow)]
 struct Current {
     revision: i64,
-    write_id: Uuid,
+    write_id: Option<Uuid>,
 }
 
 impl Store {
@@ -33,26 +33,33 @@ impl Store {
         expect: Expect,
         write_id: Uuid,
     ) -> Result<SaveOutcome> {
-        const CURRENT: &str = r#"
-            SELECT s.revision, s.write_id FROM {{ agent_states }} AS s
-            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1"#;
+        // Sets `updated_at` as every write does, and returns what is stored.
+        const TOUCH: &str = r#"
+            UPDATE {{ conversations }} AS c SET updated_at = max(c.updated_at, $2)
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1
+            RETURNING coalesce((
+                SELECT s.revision FROM {{ agent_states }} AS s
+                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
+            ), 0) AS revision, (
+                SELECT s.write_id FROM {{ agent_states }} AS s
+                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
+            ) AS write_id"#;
 
         retry(|| async {
             let mut tx = self.begin().await?;
-            touch(&mut tx, owner, conversation_id).await?;
-            let current: Option<Current> = sqlx::query_as(CURRENT)
+            let current: Option<Current> = sqlx::query_as(TOUCH)
                 .bind(conversation_id)
+                .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
                 .fetch_optional(&mut *tx)
                 .await?;
-            let revision = current.as_ref().map_or(0, |current| current.revision);
+            let Current { revision, write_id: stored } = current.ok_or(Error::NotFound)?;
             let expected = match expect {
                 Expect::Any => revision,
                 Expect::Revision(expected) | Expect::Unreadable(expected) => expected.0,
             };
-            let stored = current.map(|current| current.write_id);
             if stored == Some(write_id) && expected == revision - 1 {
                 // A repeat: it was stored, and only the result was lost.
                 return Ok(SaveOutcome::Repeated(Revision(revision)));
@@ -70,7 +77,7 @@ impl Store {
                 Expect::Revision(_) => false,
                 Expect::Unreadable(_) => true,
             };
-            if rows.base.is_none() {
+            if rows.base.is_none() && revision > 0 {
                 let _ = separate(&mut tx, owner, conversation_id).await?;
             }
             if set_aside {
@@ -342,14 +349,24 @@ async fn read_state(
               WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
           )"#;
 
-    let rows = sqlx::query(SELECT)
+    // Messages are read as their rows arrive.
+    let (mut header, mut messages) = (None, Vec::new());
+    sqlx::query(SELECT)
         .bind(conversation_id)
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
+        .try_map(|row: SqliteRow| {
+            match row.try_get("position")? {
+                None => header = Some(row),
+                Some(position) => messages.push(message(position, &row)?.read()),
+            }
+            Ok(())
+        })
         .fetch_all(executor)
-        .await?;
-    let (header, messages) = split(&rows)?;
+        .await
+        .map(drop)?;
+    let header = header.ok_or(Error::NotFound)?;
     let Some(revision) = header.try_get("revision")? else {
         return Ok(Loaded::Nothing);
     };
@@ -359,9 +376,9 @@ async fn read_state(
         revision,
         write_id: header.try_get("write_id")?,
     };
-    let state = match serializer::read_stored(agent_id, bytes(header)?) {
+    let state = match serializer::read_stored(agent_id, bytes(&header)?) {
         Ok(Header::Whole(state)) => Ok(state),
-        Ok(Header::Rows(header)) => finish(header, messages, point),
+        Ok(Header::Rows(header)) => header.finish(messages, point),
         Err(error) => Err(error),
     };
     match state {
@@ -382,68 +399,52 @@ async fn save(
     rows: &Rows,
     write_id: Uuid,
 ) -> Result<Revision> {
+    // Three statements in one round trip to the connection's thread. `$6` is a JSON array of the
+    // positions and texts of the changed rows, `$7` has their ids, 16 bytes each.
     const SAVE: &str = r#"
         INSERT INTO {{ agent_states }} AS s
             (conversation_id, version, revision, write_id, data, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-        VALUES ($1, $2, 1, $3, $4, $5, $5{% if owner.is_some() %}, $6{% endif %})
+        VALUES ($1, $2, 1, $3, $4, $5, $5{% if owner.is_some() %}, $9{% endif %})
         ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id) DO UPDATE
         SET version = excluded.version,
             revision = s.revision + 1,
             write_id = excluded.write_id,
             data = excluded.data,
             updated_at = max(s.updated_at, excluded.updated_at)
-        RETURNING revision, epoch"#;
-    // All rows at once: `$3` is a JSON array of positions and texts, `$4` has the ids, 16 bytes each.
-    const WRITE: &str = r#"
+        RETURNING revision;
+
         INSERT INTO {{ agent_messages }}
             (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-        SELECT $1, $2, json_extract(r.value, '$[0]'), substr($4, 16 * r.key + 1, 16),
-               json_extract(r.value, '$[1]'){% if owner.is_some() %}, $5{% endif %}
-        FROM json_each($3) AS r
-        WHERE TRUE
+        SELECT s.conversation_id, s.epoch, json_extract(r.value, '$[0]'),
+               substr($7, 16 * r.key + 1, 16), json_extract(r.value, '$[1]'){% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
+        FROM {{ agent_states }} AS s CROSS JOIN json_each($6) AS r
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $9 AND {% endif %}s.conversation_id = $1
         ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, epoch, position) DO UPDATE
-        SET message_id = excluded.message_id, data = excluded.data"#;
-    const TRUNCATE: &str = r#"
-        DELETE FROM {{ agent_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1
-          AND m.epoch = $2 AND m.position >= $3"#;
+        SET message_id = excluded.message_id, data = excluded.data;
 
-    let (revision, epoch): (i64, i64) = sqlx::query_as(SAVE)
+        DELETE FROM {{ agent_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $9 AND {% endif %}m.conversation_id = $1 AND m.epoch = (
+            SELECT s.epoch FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $9 AND {% endif %}s.conversation_id = $1
+        ) AND m.position >= $8"#;
+
+    let texts: Vec<_> = rows.changed.iter().map(|row| (row.position, &row.data)).collect();
+    let ids: Vec<_> = rows.changed.iter().flat_map(|row| row.message_id.into_bytes()).collect();
+    let revisions: Vec<i64> = sqlx::query_scalar(SAVE)
         .bind(conversation_id)
         .bind(serializer::stored_version())
         .bind(write_id)
         .bind(&rows.header)
         .bind(timestamp(Utc::now()))
-{%- if owner.is_some() %}
-        .bind(owner.id())
-{%- endif %}
-        .fetch_one(&mut *connection)
-        .await?;
-    if !rows.changed.is_empty() {
-        let texts: Vec<_> = rows.changed.iter().map(|row| (row.position, &row.data)).collect();
-        let ids: Vec<_> = rows.changed.iter().flat_map(|row| row.message_id.into_bytes()).collect();
-        sqlx::query(WRITE)
-            .bind(conversation_id)
-            .bind(epoch)
-            .bind(Json(texts))
-            .bind(ids)
-{%- if owner.is_some() %}
-            .bind(owner.id())
-{%- endif %}
-            .execute(&mut *connection)
-            .await
-            .map(drop)?;
-    }
-    sqlx::query(TRUNCATE)
-        .bind(conversation_id)
-        .bind(epoch)
+        .bind(Json(texts))
+        .bind(ids)
         .bind(rows.count)
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
-        .execute(&mut *connection)
-        .await
-        .map(drop)?;
+        .fetch_all(connection)
+        .await?;
+    let revision = revisions.first().copied().ok_or(Error::NotFound)?;
     Ok(Revision(revision))
 }
 
@@ -556,29 +557,23 @@ fn split(rows: &[SqliteRow]) -> Result<(&SqliteRow, Vec<StoredRow<'_>>)> {
     for row in rows {
         match row.try_get("position")? {
             None => header = Some(row),
-            Some(position) => messages.push(StoredRow {
-                position,
-                message_id: row.try_get("message_id")?,
-                data: bytes(row)?,
-            }),
+            Some(position) => messages.push(message(position, row)?),
         }
     }
     messages.sort_unstable_by_key(|message| message.position);
     Ok((header.ok_or(Error::NotFound)?, messages))
 }
 
-fn finish(
-    mut header: HeaderState,
-    messages: Vec<StoredRow<'_>>,
-    point: SavePoint,
-) -> Result<State, ReadError> {
-    for message in messages {
-        header.read_row(message)?;
-    }
-    header.finish(point)
+fn message(position: i64, row: &SqliteRow) -> sqlx::Result<StoredRow<'_>> {
+    Ok(StoredRow {
+        // Beyond that it is a damaged one.
+        position: i32::try_from(position).unwrap_or(i32::MAX),
+        message_id: row.try_get("message_id")?,
+        data: bytes(row)?,
+    })
 }
 
 /// Reads `data` as bytes: what is not text is a damaged state, not a failed query.
-fn bytes(row: &SqliteRow) -> Result<&[u8]> {
-    Ok(row.try_get_unchecked("data")?)
+fn bytes(row: &SqliteRow) -> sqlx::Result<&[u8]> {
+    row.try_get_unchecked("data")
 }

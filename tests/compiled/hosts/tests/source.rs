@@ -17,9 +17,17 @@ pub fn statements() -> Vec<String> {
     );
     let constants = sources.iter().flat_map(|source| {
         let bodies = source.split(": &str =").skip(1);
-        bodies.filter_map(|body| Some(body.split_once(';')?.0))
+        bodies.filter_map(|body| {
+            let ends = ["\"#;", "\";", ");"].into_iter();
+            Some(&body[..ends.filter_map(|end| body.find(end)).min()? + 2])
+        })
     });
-    let statements = constants.map(|body| text(body, &columns));
+    // A constant may have several statements.
+    let texts = constants.map(|body| text(body, &columns));
+    let statements = texts.flat_map(|text| {
+        let statements: Vec<_> = text.split(';').map(|text| text.trim().to_owned()).collect();
+        statements
+    });
     let verbs = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
     statements
         .filter(|text| verbs.iter().any(|verb| text.starts_with(verb)))
