@@ -118,7 +118,7 @@ impl Options {
         let mut notes = Vec::new();
         let inquiry =
             Inquiry { context: &context, scope: &scope, given, host, catalog: &catalog, directory: &directory };
-        let mut lookup = source::lookup(&host.tree, &host.krate, &scope, &context)?;
+        let mut lookup = host.source(&context).lookup(&scope)?;
         if is_untouched(&lookup, &scope, last, host)? {
             lookup = Lookup::Absent;
         }
@@ -130,7 +130,7 @@ impl Options {
             noun => Some(inquiry.owner(noun, database, &lookup, &mut notes)?),
         };
         if matches!(lookup, Lookup::Found(_)) {
-            source::check_scope(&host.tree, &host.krate, &scope, &context)?;
+            host.source(&context).check_scope(&scope)?;
         }
         let options = Self {
             create_scope: matches!(lookup, Lookup::Absent),
@@ -188,8 +188,7 @@ impl Options {
             owner_table: owner.map(|owner| owner.table.as_ref().map_or("none".to_owned(), OwnerTable::shown)),
             owner_key: owner.and_then(|owner| owner.table.as_ref().map(|table| table.key.clone())),
             owner_module: owner.and_then(|owner| owner.module.as_ref().map(TypePath::rust)),
-            scope_owner: owner
-                .map(|owner| owner.access.steps.iter().map(|step| step.text.as_str()).collect::<Vec<_>>().join(".")),
+            scope_owner: owner.map(|owner| owner.access.shown()),
             table_prefix: self.prefix.as_str().to_owned(),
             database: self.database,
             migrations: self.migrations.clone(),

@@ -11,6 +11,9 @@ use uuid::Uuid;
 {%- if let Some(import) = scope_import %}
 use {{ import }};
 {%- endif %}
+{%- for import in owner.imports %}
+use {{ import }};
+{%- endfor %}
 
 /// The {{ owner.link }} that owns a conversation. Every statement has it as a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -50,8 +50,8 @@ impl Reader<'_> {
         if let Some(rules) = rules_in(&place.syntax.items, called) {
             return Ok(Some(rules));
         }
-        for file in self.sources()? {
-            let Ok(Some(text)) = self.tree.read(&file) else { continue };
+        for file in self.sources(place.home.krate)? {
+            let Ok(Some(text)) = self.source.tree.read(&file) else { continue };
             if text.contains("macro_rules!")
                 && let Ok(source) = modules::parse(&file, &text)
                 && let Some(rules) = rules_in(&source.items, called)
