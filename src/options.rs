@@ -34,8 +34,7 @@ use crate::schema::{self, OwnerColumn, OwnerKey};
 pub struct Options {
     pub context: ModulePath,
     pub scope: TypePath,
-    /// The scope type is not there: it is created, once.
-    pub create_scope: bool,
+    pub scope_origin: ScopeOrigin,
     pub owner: Option<Owner>,
     pub prefix: TablePrefix,
     pub database: Database,
@@ -50,6 +49,17 @@ pub struct Options {
     pub found: Migrations,
     /// What was assumed.
     pub notes: Vec<Note>,
+}
+
+/// Where the scope type comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScopeOrigin {
+    /// The host has it.
+    Host,
+    /// It is not there: it is created, once.
+    Created,
+    /// The context brings one of its own: nothing has an owner, so that nobody has to be told apart.
+    Context,
 }
 
 /// An SQL expression that gives a conversation its new owner.
@@ -85,12 +95,20 @@ impl Options {
             backfill: _,
             ejected: _,
         } = given;
-        let scope = scope.as_deref().ok_or_else(|| {
-            Failure::usage("--scope is missing: the type that holds who is asking")
-                .help("add it, for example `--scope MyApp.Accounts.Scope`; it is created if it does not exist")
-        })?;
-        let scope = TypePath::parse("--scope", scope, &host.package, &host.manifest.dependency_crates())?;
-        check_context(&context, &scope, recorded)?;
+        let noun = owner_type.as_deref().unwrap_or(DEFAULT_OWNER);
+        let (scope, is_own) = match scope.as_deref() {
+            Some(scope) => {
+                (TypePath::parse("--scope", scope, &host.package, &host.manifest.dependency_crates())?, false)
+            }
+            None if noun == NO_OWNER => (everyone(&context), true),
+            None => {
+                return Err(Failure::usage("--scope is missing: the type that holds who is asking").help(
+                    "add it, for example `--scope MyApp.Accounts.Scope`; \
+                     where conversations have no owner, `--owner-type none` needs none",
+                ));
+            }
+        };
+        check_context(&context, (!is_own).then_some(&scope), recorded)?;
         let sqlx = host.manifest.sqlx()?;
         let database = choose_database(database.as_deref(), &sqlx)?;
         let prefix = table_prefix.as_deref().unwrap_or(DEFAULT_PREFIX);
@@ -118,22 +136,26 @@ impl Options {
         let mut notes = Vec::new();
         let inquiry =
             Inquiry { context: &context, scope: &scope, given, host, catalog: &catalog, directory: &directory };
-        let mut lookup = host.source(&context).lookup(&scope)?;
+        let mut lookup = if is_own { Lookup::Absent } else { host.source(&context).lookup(&scope)? };
         if is_untouched(&lookup, &scope, last, host)? {
             lookup = Lookup::Absent;
         }
-        let owner = match owner_type.as_deref().unwrap_or(DEFAULT_OWNER) {
-            "none" => {
+        let owner = match noun {
+            NO_OWNER => {
                 inquiry.refuse_owner_options()?;
                 None
             }
             noun => Some(inquiry.owner(noun, database, &lookup, &mut notes)?),
         };
-        if matches!(lookup, Lookup::Found(_)) {
+        if !is_own {
             host.source(&context).check_scope(&scope)?;
         }
         let options = Self {
-            create_scope: matches!(lookup, Lookup::Absent),
+            scope_origin: match lookup {
+                _ if is_own => ScopeOrigin::Context,
+                Lookup::Absent => ScopeOrigin::Created,
+                Lookup::Found(_) | Lookup::Opaque | Lookup::Made(_) => ScopeOrigin::Host,
+            },
             backfill: None,
             owner,
             prefix,
@@ -182,7 +204,7 @@ impl Options {
         Resolved {
             context: self.context.rust(),
             scope: self.scope.rust(),
-            owner_type: owner.map_or("none".to_owned(), |owner| owner.noun.to_string()),
+            owner_type: owner.map_or(NO_OWNER.to_owned(), |owner| owner.noun.to_string()),
             owner_field: owner.map(|owner| owner.field.to_string()),
             owner_id: owner.map(|owner| owner.key.name().to_owned()),
             owner_table: owner.map(|owner| owner.table.as_ref().map_or("none".to_owned(), OwnerTable::shown)),
@@ -207,6 +229,31 @@ fn is_untouched(lookup: &Lookup, scope: &TypePath, last: &Last, host: &Host) -> 
     let text = host.tree.read(&created.file)?.unwrap_or_default();
     let same_name = created.text.contains(&format!("pub struct {}", scope.name));
     Ok(same_name && source::untouched(&text, &created.text).is_some())
+}
+
+/// A scope that is not in the host, which has these types.
+pub fn absent_scope(scope: &TypePath, types: &[TypePath]) -> Failure {
+    const MOST: usize = 3;
+    let paths: Vec<_> = types.iter().map(|ty| (ty.name == scope.name, ty.rust())).collect();
+    let all: Vec<_> = paths.iter().map(|(_, path)| path.as_str()).collect();
+    let same = paths.iter().filter(|(is_same, _)| *is_same).map(|(_, path)| path.as_str());
+    let mut nearest: Vec<&str> = same.take(MOST).collect();
+    for close in similar::get_close_matches(scope.rust().as_str(), &all, MOST, 0.6) {
+        if nearest.len() < MOST && !nearest.contains(&close) {
+            nearest.push(close);
+        }
+    }
+    let shown = nearest.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+    let (known, choice) = match nearest.as_slice() {
+        [] => (String::new(), "name a type that is there with --scope"),
+        [_] => (format!("; the nearest is {shown}"), "name it with --scope"),
+        _ => (format!("; the nearest are {shown}"), "name one of them with --scope"),
+    };
+    let failure = Failure::decision(format!("--scope: there is no `{}`{known}", scope.rust()));
+    match &scope.krate {
+        None => failure.help(format!("{choice}, or have it written with --create-scope")),
+        Some(krate) => failure.help(format!("{choice}, or write it in `{krate}`")),
+    }
 }
 
 /// The options with every default filled in.
@@ -250,6 +297,8 @@ impl Resolved {
 
 pub const DEFAULT_PREFIX: &str = "sagents_";
 pub const DEFAULT_OWNER: &str = "user";
+/// The owner type of conversations that have no owner.
+pub const NO_OWNER: &str = "none";
 const DEFAULT_MIGRATIONS: &str = "migrations";
 
 /// The name of a package that `--init` makes.
@@ -266,7 +315,13 @@ pub fn check_package(package: &str) -> Result<()> {
     Ok(())
 }
 
-fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) -> Result<()> {
+/// The scope type that a context brings where conversations have no owner.
+fn everyone(context: &ModulePath) -> TypePath {
+    TypePath { krate: None, modules: context.names().to_vec(), name: "Everyone".to_owned() }
+}
+
+/// `scope` is the host's, if it has one.
+fn check_context(context: &ModulePath, scope: Option<&TypePath>, recorded: &Recorded) -> Result<()> {
     let refuse = |what: String| {
         Err(Failure::usage(format!("CONTEXT: {what}")).help("use another name, for example `conversations`"))
     };
@@ -274,7 +329,10 @@ fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) ->
     if ["main", "lib", "bin"].contains(&first) {
         return refuse(format!("src/{first} has a meaning for cargo"));
     }
-    if scope.krate.is_none() && scope.modules.first().is_some_and(|module| module.as_str() == names::RUNTIME) {
+    let scope = scope.filter(|scope| scope.krate.is_none());
+    if let Some(scope) = scope
+        && scope.modules.first().is_some_and(|module| module.as_str() == names::RUNTIME)
+    {
         return Err(Failure::usage(format!("--scope: `{}` would be in the agent runtime", scope.rust()))
             .help("keep the scope in another module, for example `crate::accounts::Scope`"));
     }
@@ -288,7 +346,9 @@ fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) ->
     if RESERVED_TYPES.contains(&camel.as_str()) {
         return refuse(format!("the context's type would be called `{camel}`, which the generated code uses already"));
     }
-    if scope.krate.is_none() && scope.modules.starts_with(context.names()) {
+    if let Some(scope) = scope
+        && scope.modules.starts_with(context.names())
+    {
         let place = if scope.modules == context.names() { "in" } else { "below" };
         let what = format!("--scope: `{}` would be {place} the module that is generated", scope.rust());
         return Err(Failure::usage(what)

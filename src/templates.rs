@@ -7,7 +7,7 @@ use crate::database::Database;
 use crate::host::source::{Access, Around, Seen, Step, Take};
 use crate::key::KeyType;
 use crate::names::{TypePath, crate_name};
-use crate::options::{Options, Owner, RESERVED_TYPES};
+use crate::options::{Options, Owner, RESERVED_TYPES, ScopeOrigin};
 
 /// How generated tests make the tables.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Context {
         let Options {
             context,
             scope,
-            create_scope: _,
+            scope_origin,
             owner,
             prefix,
             database,
@@ -50,7 +50,13 @@ impl Context {
         let name = context.last().camel();
         let is_hidden = RESERVED_TYPES.contains(&scope.name.as_str()) || scope.name == name;
         let scope_name = if is_hidden { scope.rust() } else { scope.name.clone() };
-        let scope_import = (!is_hidden).then(|| scope.rust());
+        let is_own = *scope_origin == ScopeOrigin::Context;
+        // One that the context brings is beside every file that names it.
+        let scope_name = if is_own { scope.name.clone() } else { scope_name };
+        let scope_import = match scope_origin {
+            ScopeOrigin::Context => Some(format!("super::{scope_name}")),
+            ScopeOrigin::Host | ScopeOrigin::Created => (!is_hidden).then(|| scope.rust()),
+        };
         let table = |suffix: &str| database.quote(&format!("{}{suffix}", prefix.as_str()));
         let column = |owner: &Owner| database.quote(owner.field.as_str());
         Self {
@@ -69,7 +75,8 @@ impl Context {
             },
             scope: OwnerScope {
                 scope_name: scope_name.clone(),
-                scope_import: scope_import.clone(),
+                scope_import: scope_import.clone().filter(|_| !is_own),
+                is_own,
                 owner: owner.as_ref().map(|owner| ScopeOwner::new(owner, scope, &name)),
             },
             store: Store {
@@ -103,7 +110,7 @@ impl Context {
                     Tables::Text(text) => format!("r#\"\n{text}\"#"),
                 },
             }),
-            api: Api { context: name, public, tests: *tests, scope_name, scope_import },
+            api: Api { context: name, public, tests: *tests, scope_name, scope_import, has_everyone: is_own },
         }
     }
 
@@ -189,6 +196,8 @@ templates! {
         /// The scope's type, and what a file imports to name it so.
         scope_name: String,
         scope_import: Option<String>,
+        /// The context brings the scope's type.
+        has_everyone: bool,
     }
     context: "context/context.rs",
     messages: "context/messages.rs",
@@ -212,6 +221,8 @@ templates! {
     OwnerScope {
         scope_name: String,
         scope_import: Option<String>,
+        /// The scope's type is defined there.
+        is_own: bool,
         owner: Option<ScopeOwner>,
     }
     text: "context/scope.rs",

@@ -81,8 +81,7 @@ impl Source<'_> {
             }
         }
         if definitions.is_empty() {
-            // Of another crate, a macro or a file that is made while it is built may have it.
-            return Ok(if ty.krate.is_some() { Lookup::Opaque } else { Lookup::Absent });
+            return Ok(Lookup::Absent);
         }
         let variants = definitions.split_off(1);
         Ok(Lookup::Found(Definition { variants, ..definitions.remove(0) }))
@@ -98,6 +97,35 @@ impl Source<'_> {
             }
         }
         reader.check_reach(ty)
+    }
+
+    /// Every type that is written in the crate of another one, except in the modules that are generated. What cannot be
+    /// read has none.
+    pub fn types(self, like: &TypePath, generated: &[ModulePath]) -> Vec<TypePath> {
+        let reader = Reader::new(self);
+        let mut types = Vec::new();
+        let mut open: Vec<_> = reader.path_of(like).into_iter().map(|(root, _)| root).collect();
+        while let Some(home) = open.pop() {
+            let is_generated = like.krate.is_none() && generated.iter().any(|module| module.names() == home.path);
+            let Ok(Some(place)) = reader.module(&home) else { continue };
+            if is_generated {
+                continue;
+            }
+            let (names, inner) = reader.declared_in(&place);
+            let modules = &home.path;
+            types.extend(names.into_iter().map(|name| TypePath { modules: modules.clone(), name, ..like.clone() }));
+            open.extend(inner);
+        }
+        types.sort_by_key(TypePath::rust);
+        types
+    }
+
+    /// What is known of the type that a way leads to, in words; nothing if it cannot be read.
+    pub fn describe(self, scope: &TypePath, definition: &Definition, access: &Access) -> Option<String> {
+        let reader = Reader::new(self);
+        let members = member::parse("", &access.shown()).ok()?;
+        let end = reader.end(Start { scope, flag: "" }, definition, &members)?;
+        Some(format!("`{}` in {}: {}", end.name, end.file, end.describe()))
     }
 
     /// Infers how an id is read from a scope: that of the owner, or of another kind.

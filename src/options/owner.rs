@@ -74,7 +74,11 @@ impl Inquiry<'_> {
             // A scope that is created gets a field of the right type.
             _ if matches!(lookup, Lookup::Absent) => access.id = Some(seen(key)),
             Some(seen) if !seen.fits(key) => {
-                return Err(self.wrong_type(&access, seen, key, declared.map(|(table, _)| table)));
+                let about = match lookup {
+                    Lookup::Found(scope) => self.host.source(self.context).describe(self.scope, scope, &access),
+                    Lookup::Absent | Lookup::Opaque | Lookup::Made(_) => None,
+                };
+                return Err(self.wrong_type(&access, seen, about, key, declared.map(|(table, _)| table)));
             }
             Some(_) => {}
             None => notes.push(Note::AssumedType {
@@ -230,7 +234,15 @@ impl Inquiry<'_> {
         }
     }
 
-    fn wrong_type(&self, access: &Access, seen: &Seen, key: KeyType, table: Option<&OwnerTable>) -> Failure {
+    /// `about` says what is known of the id's type.
+    fn wrong_type(
+        &self,
+        access: &Access,
+        seen: &Seen,
+        about: Option<String>,
+        key: KeyType,
+        table: Option<&OwnerTable>,
+    ) -> Failure {
         let (path, wanted) = (access.shown(), key.rust_type());
         let reason = match (table, &self.given.owner_id) {
             (Some(table), _) => format!("the key `{}` of table `{}` is `{wanted}`", table.key, table.name),
@@ -238,9 +250,15 @@ impl Inquiry<'_> {
             (None, None) => format!("the owner's key is taken to be `{wanted}`"),
         };
         let what = format!("`{path}` in {} is `{}`, but {reason}", self.scope.rust(), show(seen));
+        let what = about.as_ref().map_or_else(|| what.clone(), |about| format!("{what}\n{about}"));
         Failure::decision(what).help(match (seen, table) {
+            (Seen::Other(name), _) if about.is_some() => format!(
+                "name a way to the `{wanted}` with --scope-owner, or let `{name}` have one: a visible field, \
+                 a method such as `pub fn get(&self) -> {wanted}`, or `impl From<{name}> for {wanted}`"
+            ),
             (Seen::Other(_), _) => {
-                format!("name a way to the `{wanted}` with --scope-owner, for example `{path}.id`, `{path}.0` or a method")
+                let text = if key == KeyType::Text { format!("`{path}.to_string()`, ") } else { String::new() };
+                format!("name a way to the `{wanted}` with --scope-owner, for example {text}`{path}.0` or a method")
             }
             (_, Some(_)) => format!(
                 "name a way to the `{wanted}` with --scope-owner, another table with --owner-table, or `--owner-table none`"

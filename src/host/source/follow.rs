@@ -35,6 +35,18 @@ pub(super) struct Start<'a> {
 
 impl Reader<'_> {
     pub(super) fn follow(&self, start: Start, definition: Option<&Definition>, members: &[Member]) -> Result<Access> {
+        self.led(start, definition, members).map(|(access, _)| access)
+    }
+
+    /// The type of the host's that a way ends at.
+    pub(super) fn end(&self, start: Start, definition: &Definition, members: &[Member]) -> Option<Definition> {
+        match self.led(start, Some(definition), members) {
+            Ok((_, At::Host(end, _))) => Some(*end),
+            _ => None,
+        }
+    }
+
+    fn led(&self, start: Start, definition: Option<&Definition>, members: &[Member]) -> Result<(Access, At)> {
         let scope = start.scope;
         let mut access = Access { steps: Vec::new(), id: None };
         let mut at = match definition {
@@ -54,7 +66,7 @@ impl Reader<'_> {
             };
             at = next;
         }
-        Ok(access)
+        Ok((access, at))
     }
 
     /// One step of a way that was given. What cannot exist is refused.
