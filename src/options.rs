@@ -12,6 +12,8 @@ pub use self::owner::Owner;
 pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference};
 pub use self::reserved::RESERVED_TYPES;
 
+use std::collections::BTreeSet;
+
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
@@ -234,16 +236,11 @@ fn is_untouched(lookup: &Lookup, scope: &TypePath, last: &Last, host: &Host) -> 
 /// A scope that is not in the host, which has these types.
 pub fn absent_scope(scope: &TypePath, types: &[TypePath]) -> Failure {
     const MOST: usize = 3;
-    let paths: Vec<_> = types.iter().map(|ty| (ty.name == scope.name, ty.rust())).collect();
-    let all: Vec<_> = paths.iter().map(|(_, path)| path.as_str()).collect();
-    let same = paths.iter().filter(|(is_same, _)| *is_same).map(|(_, path)| path.as_str());
-    let mut nearest: Vec<&str> = same.take(MOST).collect();
-    for close in similar::get_close_matches(scope.rust().as_str(), &all, MOST, 0.6) {
-        if nearest.len() < MOST && !nearest.contains(&close) {
-            nearest.push(close);
-        }
-    }
-    let shown = nearest.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+    let names: BTreeSet<_> = types.iter().map(|ty| ty.name.as_str()).collect();
+    let close = similar::get_close_matches(scope.name.as_str(), &names.into_iter().collect::<Vec<_>>(), MOST, 0.7);
+    let nearest = close.iter().flat_map(|name| types.iter().filter(move |ty| ty.name == **name));
+    let nearest: Vec<_> = nearest.take(MOST).collect();
+    let shown = nearest.iter().map(|ty| format!("`{}`", ty.rust())).collect::<Vec<_>>().join(", ");
     let (known, choice) = match nearest.as_slice() {
         [] => (String::new(), "name a type that is there with --scope"),
         [_] => (format!("; the nearest is {shown}"), "name it with --scope"),

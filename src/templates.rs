@@ -1,5 +1,7 @@
 //! One askama struct per template, with fields ready to print. Decisions are made here, layout in `templates/`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use askama::Template;
 use camino::Utf8PathBuf;
 
@@ -50,6 +52,8 @@ impl Context {
         let name = context.last().camel();
         let is_hidden = RESERVED_TYPES.contains(&scope.name.as_str()) || scope.name == name;
         let scope_name = if is_hidden { scope.rust() } else { scope.name.clone() };
+        let is_free =
+            &|ty: &TypePath| !RESERVED_TYPES.contains(&ty.name.as_str()) && ty.name != name && ty.name != scope.name;
         let is_own = *scope_origin == ScopeOrigin::Context;
         // One that the context brings is beside every file that names it.
         let scope_name = if is_own { scope.name.clone() } else { scope_name };
@@ -75,9 +79,13 @@ impl Context {
             },
             scope: OwnerScope {
                 scope_name: scope_name.clone(),
-                scope_import: scope_import.clone().filter(|_| !is_own),
+                imports: imports(
+                    scope_import.iter().filter(|_| !is_own).cloned(),
+                    owner.as_ref().map(|owner| &owner.access),
+                    is_free,
+                ),
                 is_own,
-                owner: owner.as_ref().map(|owner| ScopeOwner::new(owner, scope, &name)),
+                owner: owner.as_ref().map(|owner| ScopeOwner::new(owner, is_free)),
             },
             store: Store {
                 prefix: prefix.as_str().to_owned(),
@@ -220,7 +228,8 @@ templates! {
 templates! {
     OwnerScope {
         scope_name: String,
-        scope_import: Option<String>,
+        /// What is imported for it, beside what every such file imports.
+        imports: Vec<String>,
         /// The scope's type is defined there.
         is_own: bool,
         owner: Option<ScopeOwner>,
@@ -296,18 +305,15 @@ struct ScopeOwner {
     is_text: bool,
     /// Something on the way to the owner may be absent.
     is_optional: bool,
-    /// The enums that the way names.
-    imports: Vec<String>,
     /// The statements that read the owner's id from a scope, and the id.
     read: Vec<String>,
     read_value: String,
 }
 
 impl ScopeOwner {
-    fn new(owner: &Owner, scope: &TypePath, context: &str) -> Self {
+    /// `is_free` says whether a type may go by its bare name.
+    fn new(owner: &Owner, is_free: &dyn Fn(&TypePath) -> bool) -> Self {
         let Owner { noun, field, key, table: _, access, module: _, link } = owner;
-        let is_free =
-            |ty: &TypePath| !RESERVED_TYPES.contains(&ty.name.as_str()) && ty.name != context && ty.name != scope.name;
         let named = |ty: &TypePath| if is_free(ty) { ty.name.clone() } else { ty.rust() };
         let (read, read_value) = read_owner(access, *key, named);
         Self {
@@ -329,11 +335,30 @@ impl ScopeOwner {
             uses_uuid: matches!(key, KeyType::Uuid | KeyType::UuidText),
             is_text: *key == KeyType::Text,
             is_optional: access.is_optional(),
-            imports: access.enums().filter(|ty| is_free(ty)).map(TypePath::rust).collect(),
             read,
             read_value,
         }
     }
+}
+
+/// The scope, and the enums that the way through it names: one line for a module.
+fn imports(
+    scope: impl Iterator<Item = String>,
+    access: Option<&Access>,
+    is_free: &dyn Fn(&TypePath) -> bool,
+) -> Vec<String> {
+    let enums = access.into_iter().flat_map(Access::enums).filter(|ty| is_free(ty)).map(TypePath::rust);
+    let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in scope.chain(enums) {
+        if let Some((module, name)) = path.rsplit_once("::") {
+            modules.entry(module.to_owned()).or_default().insert(name.to_owned());
+        }
+    }
+    let line = |(module, names): (String, BTreeSet<String>)| {
+        let joined = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        if names.len() == 1 { format!("{module}::{joined}") } else { format!("{module}::{{{joined}}}") }
+    };
+    modules.into_iter().map(line).collect()
 }
 
 #[derive(Debug)]

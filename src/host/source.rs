@@ -51,6 +51,15 @@ pub struct Readable {
     pub dependencies: BTreeMap<String, usize>,
 }
 
+/// The type at the end of a way that does not lead to a key.
+#[derive(Debug)]
+pub struct End {
+    /// What it has, in words.
+    pub text: String,
+    /// A field or method of it that may be meant.
+    pub key: Option<String>,
+}
+
 /// What is known of a type.
 #[derive(Debug, Clone)]
 pub enum Lookup {
@@ -120,12 +129,13 @@ impl Source<'_> {
         types
     }
 
-    /// What is known of the type that a way leads to, in words; nothing if it cannot be read.
-    pub fn describe(self, scope: &TypePath, definition: &Definition, access: &Access) -> Option<String> {
+    /// What a type of the host's has that a way ends at, if it can be read.
+    pub fn end(self, scope: &TypePath, definition: &Definition, access: &Access) -> Result<Option<End>> {
         let reader = Reader::new(self);
-        let members = member::parse("", &access.shown()).ok()?;
-        let end = reader.end(Start { scope, flag: "" }, definition, &members)?;
-        Some(format!("`{}` in {}: {}", end.name, end.file, end.describe()))
+        let Ok(members) = member::parse("", &access.shown()) else { return Ok(None) };
+        let Some(end) = reader.end(Start { scope, flag: "" }, definition, &members) else { return Ok(None) };
+        let text = format!("`{}` in {}: {}", end.name, end.file, end.describe());
+        Ok(Some(End { text, key: reader.key_of(&end)? }))
     }
 
     /// Infers how an id is read from a scope: that of the owner, or of another kind.

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
 use crate::host::migrations::{Catalog, Table};
-use crate::host::source::{Access, Lookup, Seen, Sought};
+use crate::host::source::{Access, End, Lookup, Seen, Sought};
 use crate::key::KeyType;
 use crate::names::{ModulePath, Name, TypePath, plural};
 use crate::note::Note;
@@ -74,11 +74,11 @@ impl Inquiry<'_> {
             // A scope that is created gets a field of the right type.
             _ if matches!(lookup, Lookup::Absent) => access.id = Some(seen(key)),
             Some(seen) if !seen.fits(key) => {
-                let about = match lookup {
-                    Lookup::Found(scope) => self.host.source(self.context).describe(self.scope, scope, &access),
+                let end = match lookup {
+                    Lookup::Found(scope) => self.host.source(self.context).end(self.scope, scope, &access)?,
                     Lookup::Absent | Lookup::Opaque | Lookup::Made(_) => None,
                 };
-                return Err(self.wrong_type(&access, seen, about, key, declared.map(|(table, _)| table)));
+                return Err(self.wrong_type(&access, seen, end, key, declared.map(|(table, _)| table)));
             }
             Some(_) => {}
             None => notes.push(Note::AssumedType {
@@ -213,7 +213,7 @@ impl Inquiry<'_> {
         match (given, lookup) {
             (Some(_), Lookup::Absent) => {
                 Err(Failure::usage(format!("{flag}: there is no `{}` yet to read the {noun} from", self.scope.rust()))
-                    .help(format!("write that type first, or leave {flag} out to have it created")))
+                    .help("write that type first, or name one that is there with --scope"))
             }
             (Some(text), _) => source.follow(self.scope, definition, flag, text),
             (None, Lookup::Found(definition)) => source.infer(self.scope, definition, sought),
@@ -234,12 +234,11 @@ impl Inquiry<'_> {
         }
     }
 
-    /// `about` says what is known of the id's type.
     fn wrong_type(
         &self,
         access: &Access,
         seen: &Seen,
-        about: Option<String>,
+        end: Option<End>,
         key: KeyType,
         table: Option<&OwnerTable>,
     ) -> Failure {
@@ -250,12 +249,16 @@ impl Inquiry<'_> {
             (None, None) => format!("the owner's key is taken to be `{wanted}`"),
         };
         let what = format!("`{path}` in {} is `{}`, but {reason}", self.scope.rust(), show(seen));
-        let what = about.as_ref().map_or_else(|| what.clone(), |about| format!("{what}\n{about}"));
+        if let (Seen::Other(name), Some(End { text, key })) = (seen, end) {
+            return Failure::decision(format!("{what}\n{text}")).help(match key {
+                Some(key) => format!("name a way to the `{wanted}` with --scope-owner, for example `{path}.{key}`"),
+                None => format!(
+                    "name a way to the `{wanted}` with --scope-owner, or let `{name}` have one: \
+                     a method `pub fn get(&self) -> {wanted}`, or `impl From<{name}> for {wanted}`"
+                ),
+            });
+        }
         Failure::decision(what).help(match (seen, table) {
-            (Seen::Other(name), _) if about.is_some() => format!(
-                "name a way to the `{wanted}` with --scope-owner, or let `{name}` have one: a visible field, \
-                 a method such as `pub fn get(&self) -> {wanted}`, or `impl From<{name}> for {wanted}`"
-            ),
             (Seen::Other(_), _) => {
                 let text = if key == KeyType::Text { format!("`{path}.to_string()`, ") } else { String::new() };
                 format!("name a way to the `{wanted}` with --scope-owner, for example {text}`{path}.0` or a method")

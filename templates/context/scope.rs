@@ -8,10 +8,7 @@ use uuid::Uuid;
 {%- endif %}
 
 {% if owner.is_optional %}use super::{Error, Result};{% else %}use super::Result;{% endif %}
-{%- if let Some(import) = scope_import %}
-use {{ import }};
-{%- endif %}
-{%- for import in owner.imports %}
+{%- for import in imports %}
 use {{ import }};
 {%- endfor %}
 
@@ -67,15 +64,15 @@ impl OwnerScope for {{ scope_name }} {
 use serde_json::{Value, json};
 
 use super::Result;
-{%- if let Some(import) = scope_import %}
+{%- for import in imports %}
 use {{ import }};
-{%- endif %}
+{%- endfor %}
 
 {%- if is_own %}
 
 /// The scope of every call. Calls take it all the same, so that an application which gets owners later
 /// has a place for them everywhere.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct {{ scope_name }};
 {%- endif %}
 

@@ -109,7 +109,7 @@ impl Reader<'_> {
         let flag = start.flag;
         let field = member.filter(|member| member.kind == MemberKind::Field).and_then(|member| {
             let field = case.fields.iter().find(|field| field.name == member.name)?;
-            Some((field, Name::parse("", &member.name).map_or_else(|_| "id".to_owned(), |name| name.rust())))
+            Some((field, Name::parse("", &member.name).ok()))
         });
         let of = if access.steps.is_empty() { None } else { self.path_to(choice, start.scope)? };
         let is_nameable = access.steps.is_empty() || of.is_some();
@@ -121,9 +121,18 @@ impl Reader<'_> {
                 choice.file,
                 choice.describe()
             ))
-            .help(format!("name a field of the variant, or add `pub fn owner_id(&self)` to `{shown}` in that file")));
+            .help(match case.fields.first() {
+                Some(field) => format!("name a field of the variant, for example `{}.{}`", case.name, field.name),
+                None => format!("name another variant, or add `pub fn owner_id(&self)` to `{shown}` in that file"),
+            }));
         };
         let (value, around) = self.inside(&choice.type_of(field))?;
+        let is_holder = self.definition_of(&value)?.is_some_and(|definition| !definition.is_like_an_id());
+        let binding = match binding {
+            Some(name) => name.rust(),
+            None if is_holder => "owner".to_owned(),
+            None => "id".to_owned(),
+        };
         let step = Step::Variant {
             of,
             name: case.name.clone(),

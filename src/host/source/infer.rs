@@ -252,7 +252,8 @@ impl Reader<'_> {
         } else {
             format!("a field or method `{field}`, and for a field or method `{noun}` whose type has a visible `{key}`")
         };
-        let anyone = kinds(definition).into_iter().find_map(|(member, ids)| {
+        let kinds = kinds(definition);
+        let anyone = kinds.into_iter().find_map(|(member, ids)| {
             let id = ids.into_iter().find(|id| definition.find(id).is_some())?;
             let kind = show(&definition.find(&member)?.value.ty);
             Some(format!(
@@ -267,9 +268,11 @@ impl Reader<'_> {
             scope.rust(),
             definition.file,
             definition.describe(),
-            anyone.unwrap_or_default(),
+            anyone.as_deref().unwrap_or_default(),
         );
-        Ok(Failure::decision(what).help(match self.example(definition, sought)? {
+        // An id that may be anybody's is not to be taken for the owner's.
+        let example = if anyone.is_some() { None } else { self.example(definition, sought)? };
+        Ok(Failure::decision(what).help(match example {
             Some(example) => format!("give it with `{flag}`, for example `{flag} {example}`"),
             None => {
                 format!("give it with `{flag}`, or add `pub fn {field}(&self)` to `{}` in that file", definition.name)
@@ -290,7 +293,7 @@ impl Reader<'_> {
     }
 
     /// The first member of a type that the context can see and that can be a key.
-    fn key_of(&self, definition: &Definition) -> Result<Option<String>> {
+    pub(super) fn key_of(&self, definition: &Definition) -> Result<Option<String>> {
         let fields = definition.fields.iter().map(|field| Member::new(MemberKind::Field, &field.name));
         let methods = definition.methods.iter().map(|method| Member::new(MemberKind::Method, &method.name));
         let members: Vec<_> = fields.chain(methods).collect();

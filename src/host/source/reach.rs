@@ -33,7 +33,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// A path by which the context can name a type: where it is defined, beside the scope, or re-exported above.
+    /// A path by which the context can name a type: where it is defined, beside the scope, or where it is re-exported,
+    /// above its own module or at the root of another crate.
     pub(super) fn path_to(&self, definition: &Definition, near: &TypePath) -> Result<Option<TypePath>> {
         let Home { krate, path } = &definition.home;
         let outer = self.source.crates[0].dependencies.iter().find(|(_, index)| *index == krate);
@@ -47,6 +48,12 @@ impl Reader<'_> {
         let is_reachable = *krate == 0 || name.is_some();
         let mut candidates: Vec<_> = above.filter(|_| is_reachable).collect();
         candidates.insert(candidates.len().min(1), beside);
+        let outside = self.source.crates[0].dependencies.keys().filter_map(|name| Name::parse("", name).ok());
+        candidates.extend(outside.map(|krate| TypePath {
+            krate: Some(krate),
+            modules: Vec::new(),
+            name: definition.name.clone(),
+        }));
         for candidate in candidates {
             let Some(meaning) = self.meaning(&candidate)? else { continue };
             let same = self

@@ -114,6 +114,9 @@ impl<'a> Reader<'a> {
         let Some(mut here) = self.module(&module)? else { return Ok(vec![Meaning::Absent]) };
         for (index, name) in rest.iter().enumerate() {
             let tail = &rest[index + 1..];
+            if relative && index == 0 && self.neighbour(&here, name).is_some() && !self.names(&here, name)? {
+                return self.outside(&here, rest, fuel);
+            }
             let mut entries = self.entries(&here, name, fuel)?;
             if tail.is_empty() && entries.len() > 1 {
                 return Ok(entries);
@@ -124,11 +127,8 @@ impl<'a> Reader<'a> {
                     continue;
                 }
                 Meaning::External(path) => Meaning::External([&path, tail].concat()),
-                // What a path starts with and the module does not have is another crate.
-                Meaning::Absent if relative && index == 0 && self.neighbour(&here, name).is_some() => {
-                    return self.outside(&here, rest, fuel);
-                }
                 entry if tail.is_empty() => entry,
+                // What a path starts with and the module does not have is another crate.
                 Meaning::Absent if relative && index == 0 => Meaning::External(rest.to_vec()),
                 Meaning::Absent => Meaning::Absent,
                 _ => Meaning::Hidden,
@@ -136,6 +136,12 @@ impl<'a> Reader<'a> {
             return Ok(vec![entry]);
         }
         Ok(vec![Meaning::Module(here)])
+    }
+
+    /// Whether a module gives a meaning to a name itself.
+    fn names(&self, place: &Place, name: &str) -> Result<bool> {
+        let is_imported = imports(place.items()).iter().any(|import| import.name.as_deref() == Some(name));
+        Ok(is_imported || !self.declared(place, name)?.is_empty())
     }
 
     /// Follows a path that starts with the name of a crate that the crate of a module depends on.

@@ -350,7 +350,7 @@ fn a_scope_that_may_hold_anyone_needs_a_decision() {
   fn label(&self) -> &str
 looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
 a scope of `type` and `id` may be any kind of owner, and `Kind` is no enum with a variant `User` that can be read
-help: give it with `--scope-owner`, for example `--scope-owner id`"
+help: give it with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file"
     );
 }
 
