@@ -5,6 +5,7 @@
 
 mod access;
 mod definition;
+mod expand;
 mod follow;
 mod infer;
 mod macros;
@@ -82,7 +83,7 @@ impl Source<'_> {
         for entry in reader.variants(&root, &path, FUEL)? {
             match entry {
                 Meaning::Absent | Meaning::Module(_) => {}
-                Meaning::Made(maker) => return Ok(Lookup::Made(maker)),
+                Meaning::Made(_, maker) => return Ok(Lookup::Made(maker)),
                 entry => match reader.define(entry)? {
                     Some(definition) => definitions.push(definition),
                     None => return Ok(Lookup::Opaque),

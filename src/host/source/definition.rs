@@ -1,6 +1,8 @@
 //! The definition of a type of the host: its fields, variants and methods, and which of them the context module may use.
 //! It has what is in the source; what a member's type means is for `types`.
 
+use std::rc::Rc;
+
 use camino::Utf8PathBuf;
 use syn::ext::IdentExt as _;
 use syn::{Item, Type};
@@ -31,6 +33,8 @@ pub struct Definition {
     pub(super) traits: Vec<String>,
     /// A macro may give it methods that are not written anywhere.
     pub(super) expands: bool,
+    /// What is written beside it.
+    pub(super) syntax: Rc<syn::File>,
     /// What the same name means under other conditions (`cfg`).
     pub variants: Vec<Definition>,
 }
@@ -130,8 +134,15 @@ impl Case {
 impl Reader<'_> {
     /// The definition of the type that a field access would reach, if it is in the crate.
     pub(super) fn definition_of(&self, written: &Written) -> Result<Option<Definition>> {
-        let target = self.pointee(written)?;
-        self.define(self.entry_of(&target)?)
+        self.definition_at(&self.pointee(written)?)
+    }
+
+    /// The definition of a type as it is written, also of one that a macro of the crate makes.
+    fn definition_at(&self, written: &Written) -> Result<Option<Definition>> {
+        match (self.entry_of(written)?, last_segment(&written.ty)) {
+            (Meaning::Made(place, _), Some(name)) => self.made(&place, &name),
+            (entry, _) => self.define(entry),
+        }
     }
 
     /// As [`Reader::definition_of`], without looking into a `Box` or the like.
@@ -140,7 +151,7 @@ impl Reader<'_> {
         if let Type::Reference(reference) = &here.ty {
             here = self.unalias(&here.part(&reference.elem))?;
         }
-        self.define(self.entry_of(&here)?)
+        self.definition_at(&here)
     }
 
     /// The definition behind a name, through aliases.
@@ -163,7 +174,7 @@ impl Reader<'_> {
         }
     }
 
-    fn definition(&self, place: &Place, item: &Item) -> Definition {
+    pub(super) fn definition(&self, place: &Place, item: &Item) -> Definition {
         let (ident, attributes, fields) = match item {
             Item::Struct(item) => (&item.ident, &item.attrs, Some(&item.fields)),
             Item::Enum(item) => (&item.ident, &item.attrs, None),
@@ -197,6 +208,7 @@ impl Reader<'_> {
         Definition {
             traits,
             expands,
+            syntax: Rc::clone(&place.syntax),
             file: place.file.clone(),
             home: place.home.clone(),
             fields: fields.into_iter().flatten().enumerate().map(field).collect(),

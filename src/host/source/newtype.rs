@@ -14,8 +14,9 @@ use crate::key::KeyType;
 /// How many types may be around an id.
 const DEEPEST: usize = 4;
 
-/// Methods that are usually called so where they give what is inside.
+/// Methods that are usually called so where they give what is inside, and what the names of others start with.
 const GETTERS: &[&str] = &["get", "inner", "value", "id", "uuid", "as_uuid", "to_uuid", "as_i64", "as_str"];
+const PREFIXES: &[&str] = &["as_", "get_", "to_", "into_"];
 
 impl Reader<'_> {
     /// A way that ends at a value, or at the id that is inside it.
@@ -63,7 +64,7 @@ impl Reader<'_> {
     /// A method that gives a key: one that is called so, else the only one.
     fn getter(&self, definition: &Definition, fits: &dyn Fn(&Seen) -> bool) -> Result<Option<(Vec<Step>, Seen)>> {
         let mut found = Vec::new();
-        for method in definition.methods.iter().filter(|method| method.visible) {
+        for method in definition.methods.iter().filter(|method| method.visible && is_getter(&method.name)) {
             let member = Member::new(MemberKind::Method, &method.name);
             let Some(has) = definition.find(&member) else { continue };
             let (inner, around) = self.inside(&has.value)?;
@@ -96,10 +97,9 @@ impl Reader<'_> {
         } else {
             None
         };
-        let own = self.module(&definition.home)?.map(|place| place.syntax.items.clone());
         let elsewhere = self.items_that_mention(definition)?;
         let mut found = Vec::new();
-        for items in own.iter().chain(&elsewhere) {
+        for items in [&definition.syntax.items].into_iter().chain(&elsewhere) {
             conversions(items, &definition.name, &mut |target, by_reference| {
                 if let Some(take) = if by_reference { Some(Take::Borrow) } else { take } {
                     found.push((target, take));
@@ -122,6 +122,10 @@ impl Reader<'_> {
         let is_reference = |written: Written| matches!(written.ty, syn::Type::Reference(_));
         if self.unalias(value).is_ok_and(is_reference) { Seen::Ref(Box::new(seen)) } else { seen }
     }
+}
+
+fn is_getter(name: &str) -> bool {
+    GETTERS.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The field of a type that has nothing else in it.

@@ -59,7 +59,7 @@ pub(super) enum Meaning {
     /// Something that cannot be read, or that is no type.
     Hidden,
     /// Nothing of that name is written there, but this macro or attribute may make it.
-    Made(String),
+    Made(Place, String),
     Absent,
 }
 
@@ -187,7 +187,8 @@ impl<'a> Reader<'a> {
                 entry => return Ok(vec![entry]),
             }
         }
-        Ok(vec![self.maker(place, name)?.map_or(Meaning::Absent, Meaning::Made)])
+        let maker = self.maker(place, name)?;
+        Ok(vec![maker.map_or(Meaning::Absent, |maker| Meaning::Made(place.clone(), maker))])
     }
 
     /// What keeps a module from having a name in another module: its file and line, and what it is.

@@ -83,7 +83,7 @@ impl Reader<'_> {
                 }
                 Meaning::External(path) => self.bound_outside(&written, &path, needs, seen),
                 // A name that every module has.
-                Meaning::Absent | Meaning::Made(_) => {
+                Meaning::Absent | Meaning::Made(..) => {
                     self.bound_outside(&written, &Vec::from_iter(last_segment(&written.ty)), needs, seen)
                 }
                 _ => Ok(None),

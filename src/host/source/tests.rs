@@ -288,7 +288,7 @@ fn an_id_is_found_inside_its_own_type() {
             "user_id.as_uuid(): Ref(Uuid)",
         ),
         (
-            "pub struct UserId(Uuid); impl UserId { pub fn a(&self) -> Uuid { self.0 } pub fn b(&self) -> Uuid { self.0 } }",
+            "pub struct UserId(Uuid); impl UserId { pub fn as_a(&self) -> Uuid { self.0 } pub fn as_b(&self) -> Uuid { self.0 } }",
             uuid,
             "",
         ),
@@ -326,6 +326,36 @@ fn an_id_is_found_inside_its_own_type() {
     let optional = "pub struct UserId(pub i64); pub struct Scope { pub user: Option<User> }
         pub struct User { id: UserId } impl User { pub fn id(&self) -> &UserId { &self.id } }";
     assert_eq!(infer_from(optional).as_deref(), Ok("user?.id().0: I64"));
+}
+
+#[test]
+fn an_id_is_found_inside_a_type_that_a_macro_makes() {
+    for (rule, call, expected) in [
+        ("($name:ident) => { pub struct $name(pub Uuid); }", "UserId", "user_id.0: Uuid"),
+        ("($name:ident, $inner:ty) => { pub struct $name(pub $inner); }", "UserId, i64", "user_id.0: I64"),
+        ("($name:ident($inner:ty) $(,)?) => { pub struct $name(pub $inner); }", "UserId(i64),", ""),
+        (
+            "($(#[$meta:meta])* $name:ident $(,)?) => { $(#[$meta])* #[derive(Clone, Copy)] pub struct $name(Uuid);
+             impl From<$name> for Uuid { fn from(id: $name) -> Self { id.0 } } }",
+            "/// A user.\n UserId,",
+            "user_id: From { to: Uuid, take: Copy }",
+        ),
+        (
+            "() => {}; ($name:ident) => { pub struct $name(u128); impl $name { pub fn as_str(&self) -> &str { todo!() } } };",
+            "UserId",
+            "user_id.as_str(): Str",
+        ),
+        ("($($name:ident),*) => { $(pub struct $name(pub Uuid);)* }", "UserId, TeamId", ""),
+        ("($name:ident) => { pub enum $name { One(i64) } }", "UserId", ""),
+    ] {
+        let source = format!(
+            "pub mod ids {{ macro_rules! id_type {{ {rule} }} id_type!({call}); }}
+             use ids::UserId; pub struct Scope {{ pub user_id: UserId }}"
+        );
+        let found = infer_from(&source).unwrap();
+        let found = if found.contains("Other") { String::new() } else { found };
+        assert_eq!(found, expected, "{rule}");
+    }
 }
 
 #[test]

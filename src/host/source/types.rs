@@ -37,7 +37,7 @@ impl Reader<'_> {
         }
         let name = match self.entry_of(&written)? {
             Meaning::External(path) => path.last().cloned(),
-            Meaning::Absent | Meaning::Hidden | Meaning::Made(_) => last_segment(&written.ty),
+            Meaning::Absent | Meaning::Hidden | Meaning::Made(..) => last_segment(&written.ty),
             // A type of the host's own, whatever its name.
             _ => None,
         };
