@@ -62,6 +62,10 @@ pub struct Persistence {
     #[command(flatten)]
     pub given: Given,
 
+    /// Write the scope type if it does not exist. With --init, and in a package without any type, that needs no flag
+    #[arg(long, help_heading = "Owner")]
+    pub create_scope: bool,
+
     /// Drop the columns of former owners, which a change of owner keeps
     #[arg(long, help_heading = "Database")]
     pub drop_old_owner: bool,
@@ -224,6 +228,9 @@ Examples:
   # Owned by a team, read from the scope by hand; see the plan first
   sagents gen persistence crate::chat::conversations -s crate::auth::Session \\
     -t team --scope-owner 'membership.team_id' --dry-run
+
+  # An application with one user: conversations have no owner, and there is no scope to name
+  sagents gen persistence conversations --owner-type none
 
   # Rerun: from users to teams, keeping every row
   sagents gen persistence MyApp.Conversations --owner-type team \\

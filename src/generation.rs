@@ -17,7 +17,7 @@ use crate::memory::{self, Files, Last, Recorded};
 use crate::names::{self, ModulePath};
 use crate::next::{self, Step};
 use crate::note::Note;
-use crate::options::{self, Dropped, Options, Resolved};
+use crate::options::{self, Dropped, Options, Resolved, ScopeOrigin};
 use crate::plan::{self, Plan, Start, Unwired};
 
 /// A context, and the options that are given for it now.
@@ -28,6 +28,8 @@ pub struct Request<'a> {
     pub path: &'a Utf8Path,
     pub given: Given,
     pub drop_old_owner: bool,
+    /// Write the scope type if it does not exist.
+    pub create_scope: bool,
     /// Replace what cannot be merged.
     pub force: bool,
     /// It is the command that creates a context, so one that was deleted comes back.
@@ -38,7 +40,7 @@ impl<'a> Request<'a> {
     /// With nothing but what was recorded.
     pub fn recorded(path: &'a Utf8Path, context: ModulePath) -> Self {
         let given = Given::default();
-        Self { context, path, given, drop_old_owner: false, force: false, creates: false }
+        Self { context, path, given, drop_old_owner: false, create_scope: false, force: false, creates: false }
     }
 }
 
@@ -57,7 +59,7 @@ pub struct Generation {
 }
 
 pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<Generation> {
-    let Request { context, path, given, drop_old_owner, force, creates } = request;
+    let Request { context, path, given, drop_old_owner, create_scope, force, creates } = request;
     let recorded = Recorded::read(&host.tree)?;
     let last = Last::read(&host.tree, context)?;
     let recreated = gone(context, &last, host);
@@ -70,8 +72,9 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
     refuse_broken_chain(context, &carried.given, &last, host)?;
     let options = Options::resolve(context.clone(), &carried, host, &recorded, &last)?;
     options::refuse_other_inference(&options, &carried.given, &last)?;
-    if given.scope.is_none() {
-        refuse_lost_scope(&options, &last, host)?;
+    let may_create = (*create_scope || host.is_new()) && options.scope.krate.is_none();
+    if options.scope_origin == ScopeOrigin::Created && !may_create {
+        refuse_absent_scope(&options, given, &recorded, &last, host)?;
     }
     let krate = &names::crate_name(&host.package);
     let chain = chain::read(options.scene(krate, host), &last)?;
@@ -150,17 +153,26 @@ fn refuse_gone(module: &ModulePath, context: &ModulePath, last: &Last) -> Result
     }))
 }
 
-/// A scope that was there is not written again, unless somebody asks for it by name.
-fn refuse_lost_scope(options: &Options, last: &Last, host: &Host) -> Result<()> {
+/// A scope that is not there is written again if it was there and somebody asks for it by name, or if the host has no
+/// type that could have been meant.
+fn refuse_absent_scope(options: &Options, given: &Given, recorded: &Recorded, last: &Last, host: &Host) -> Result<()> {
     let scope = options.scope.rust();
-    let is_known = last.resolved.as_ref().is_some_and(|before| before.scope == scope);
-    if !is_known || !options.create_scope || is_as_created(last, options.wire, host)? {
+    let command = format!("sagents gen persistence {} --scope", options.context.rust());
+    if last.resolved.as_ref().is_some_and(|before| before.scope == scope) {
+        if given.scope.is_some() || is_as_created(last, options.wire, host)? {
+            return Ok(());
+        }
+        return Err(Failure::decision(format!("`{scope}` is gone: it was moved, renamed or deleted")).help(format!(
+            "restore it, or say which type it is now with `{command} <TYPE>`; `{command} {scope}` writes it again"
+        )));
+    }
+    let generated = recorded.contexts.keys().filter_map(|key| ModulePath::parse_key(key).ok());
+    let generated: Vec<_> = generated.chain([ModulePath::runtime(), options.context.clone()]).collect();
+    let types = host.source(&options.context).types(&options.scope, &generated);
+    if types.is_empty() && options.scope.krate.is_none() {
         return Ok(());
     }
-    let command = format!("sagents gen persistence {} --scope", options.context.rust());
-    Err(Failure::decision(format!("`{scope}` is gone: it was moved, renamed or deleted")).help(format!(
-        "restore it, or say which type it is now with `{command} <TYPE>`; `{command} {scope}` writes it again"
-    )))
+    Err(options::absent_scope(&options.scope, &types))
 }
 
 /// Whether the scope is as an earlier run left it. Without wiring, that run may have left it to the user.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Given {
-    /// The host's scope type: who is asking. Created if it does not exist
+    /// The host's scope type: who is asking. Not needed with `--owner-type none`
     #[arg(short, long, value_name = "TYPE", help_heading = "Owner")]
     pub scope: Option<String>,
 

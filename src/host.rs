@@ -5,8 +5,10 @@ pub mod lints;
 pub mod manifest;
 pub mod migrations;
 pub mod modules;
+mod neighbours;
 pub mod source;
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::Context as _;
@@ -17,7 +19,9 @@ use crate::change::{Action, Change};
 use crate::failure::{Failure, Result};
 use crate::host::manifest::Manifest;
 use crate::host::modules::Crate;
+use crate::host::source::{Readable, Source};
 use crate::io::{Place, Tools};
+use crate::names::ModulePath;
 use crate::tree::Tree;
 
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub struct Host {
     pub package: String,
     pub edition: String,
     pub krate: Crate,
+    /// The crates whose sources are on the disk, its own first.
+    pub crates: Vec<Readable>,
     pub manifest: Manifest,
     /// It has a binary.
     pub runs: bool,
@@ -64,13 +70,12 @@ impl Host {
         let lock = Tree::new(workspace.clone()).read(Utf8Path::new("Cargo.lock"))?;
         let shared_path = workspace.join("Cargo.toml");
         let shared = shared.as_deref().map(|text| (shared_path.as_path(), text));
+        let krate =
+            Crate { root: crate_root.to_owned(), library: !target.is_bin(), style: modules::style(&tree, crate_root)? };
         Ok(Self {
             manifest: Manifest::parse(manifest_path, &text, shared, lock.as_deref())?,
-            krate: Crate {
-                root: crate_root.to_owned(),
-                library: !target.is_bin(),
-                style: modules::style(&tree, crate_root)?,
-            },
+            crates: neighbours::crates(&metadata, package, &krate, &root),
+            krate,
             package: package.name.to_string(),
             edition: package.edition.to_string(),
             runs: package.targets.iter().any(Target::is_bin),
@@ -102,9 +107,11 @@ impl Host {
         for (path, text) in &overlay {
             tree.overlay(path.clone(), text.clone());
         }
+        let krate = Crate { root: "src/lib.rs".into(), library: true, style: modules::ModuleStyle::Flat };
         Ok(Self {
             manifest: Manifest::parse(Utf8Path::new("Cargo.toml"), &overlay[0].1, None, None)?,
-            krate: Crate { root: "src/lib.rs".into(), library: true, style: modules::ModuleStyle::Flat },
+            crates: vec![Readable { krate: krate.clone(), dependencies: BTreeMap::new() }],
+            krate,
             package,
             edition: EDITION.to_owned(),
             runs: true,
@@ -131,6 +138,11 @@ impl Host {
     pub fn surrounding_workspace(&self) -> Option<Utf8PathBuf> {
         let above = self.tree.root().ancestors().skip(1).filter(|_| self.is_new());
         above.map(|directory| directory.join("Cargo.toml")).find(|manifest| is_workspace(manifest))
+    }
+
+    /// Its sources, as code in a module sees them.
+    pub fn source<'a>(&'a self, context: &'a ModulePath) -> Source<'a> {
+        Source { tree: &self.tree, crates: &self.crates, context }
     }
 
     pub fn is_new(&self) -> bool {

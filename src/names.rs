@@ -36,6 +36,9 @@ impl Name {
     /// As [`Name::parse`], and it must be usable without `r#`.
     pub fn parse_plain(what: &str, text: &str) -> Result<Self> {
         let name = Self::parse(what, text)?;
+        if name.0.starts_with('_') {
+            return Err(Failure::usage(format!("{what}: `{text}` does not start with a letter")).help(CHARACTERS));
+        }
         if name.is_keyword() || text.starts_with("r#") {
             return Err(keyword_failure(what, &name.0));
         }
@@ -314,16 +317,18 @@ impl<'a> Path<'a> {
     }
 }
 
+const CHARACTERS: &str = "use ASCII letters, digits and `_`, and start with a letter";
+
 fn check_characters(what: &str, shown: &str, bare: &str) -> Result<()> {
-    const HELP: &str = "use ASCII letters, digits and `_`, and start with a letter";
     if bare.is_empty() {
-        return Err(Failure::usage(format!("{what}: it is empty")).help(HELP));
+        return Err(Failure::usage(format!("{what}: it is empty")).help(CHARACTERS));
     }
     if let Some(odd) = bare.chars().find(|c| !(c.is_ascii_alphanumeric() || *c == '_')) {
-        return Err(Failure::usage(format!("{what}: `{}` contains {}", printable(shown), show(odd))).help(HELP));
+        return Err(Failure::usage(format!("{what}: `{}` contains {}", printable(shown), show(odd))).help(CHARACTERS));
     }
-    if !bare.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return Err(Failure::usage(format!("{what}: `{shown}` does not start with a letter")).help(HELP));
+    // Hosts have names such as `_entities`.
+    if !bare.trim_start_matches('_').starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Err(Failure::usage(format!("{what}: `{shown}` does not start with a letter")).help(CHARACTERS));
     }
     check_length(what, bare, LONGEST_NAME)
 }
@@ -392,6 +397,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_generated_starts_with_a_letter() {
+        for text in ["_conversations", "crate::_chat::conversations"] {
+            assert!(context(text).unwrap_err().contains("does not start with a letter"), "{text}");
+        }
+    }
+
+    #[test]
     fn another_package_in_the_dotted_form_is_refused_with_the_right_name() {
         let message = context("Other.Conversations").unwrap_err();
         assert_eq!(
@@ -408,6 +420,10 @@ mod tests {
         assert_eq!(parse("accounts::Scope").unwrap(), "crate::accounts::Scope");
         assert_eq!(parse("core_types::auth::Scope").unwrap(), "core_types::auth::Scope");
         assert_eq!(parse("crate::r#type::Scope").unwrap(), "crate::r#type::Scope");
+        assert_eq!(parse("crate::models::_entities::Scope").unwrap(), "crate::models::_entities::Scope");
+        for odd in ["crate::_::Scope", "crate::_1::Scope", "crate::accounts::_Scope"] {
+            assert!(parse(odd).is_err(), "{odd}");
+        }
         assert!(parse("accounts::scope").unwrap_err().to_string().contains("did you mean `Scope`"));
     }
 

@@ -12,6 +12,8 @@ pub use self::owner::Owner;
 pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference};
 pub use self::reserved::RESERVED_TYPES;
 
+use std::collections::BTreeSet;
+
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +36,7 @@ use crate::schema::{self, OwnerColumn, OwnerKey};
 pub struct Options {
     pub context: ModulePath,
     pub scope: TypePath,
-    /// The scope type is not there: it is created, once.
-    pub create_scope: bool,
+    pub scope_origin: ScopeOrigin,
     pub owner: Option<Owner>,
     pub prefix: TablePrefix,
     pub database: Database,
@@ -50,6 +51,17 @@ pub struct Options {
     pub found: Migrations,
     /// What was assumed.
     pub notes: Vec<Note>,
+}
+
+/// Where the scope type comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScopeOrigin {
+    /// The host has it.
+    Host,
+    /// It is not there: it is created, once.
+    Created,
+    /// The context brings one of its own: nothing has an owner, so that nobody has to be told apart.
+    Context,
 }
 
 /// An SQL expression that gives a conversation its new owner.
@@ -85,12 +97,20 @@ impl Options {
             backfill: _,
             ejected: _,
         } = given;
-        let scope = scope.as_deref().ok_or_else(|| {
-            Failure::usage("--scope is missing: the type that holds who is asking")
-                .help("add it, for example `--scope MyApp.Accounts.Scope`; it is created if it does not exist")
-        })?;
-        let scope = TypePath::parse("--scope", scope, &host.package, &host.manifest.dependency_crates())?;
-        check_context(&context, &scope, recorded)?;
+        let noun = owner_type.as_deref().unwrap_or(DEFAULT_OWNER);
+        let (scope, is_own) = match scope.as_deref() {
+            Some(scope) => {
+                (TypePath::parse("--scope", scope, &host.package, &host.manifest.dependency_crates())?, false)
+            }
+            None if noun == NO_OWNER => (everyone(&context), true),
+            None => {
+                return Err(Failure::usage("--scope is missing: the type that holds who is asking").help(
+                    "add it, for example `--scope MyApp.Accounts.Scope`; \
+                     where conversations have no owner, `--owner-type none` needs none",
+                ));
+            }
+        };
+        check_context(&context, (!is_own).then_some(&scope), recorded)?;
         let sqlx = host.manifest.sqlx()?;
         let database = choose_database(database.as_deref(), &sqlx)?;
         let prefix = table_prefix.as_deref().unwrap_or(DEFAULT_PREFIX);
@@ -118,22 +138,26 @@ impl Options {
         let mut notes = Vec::new();
         let inquiry =
             Inquiry { context: &context, scope: &scope, given, host, catalog: &catalog, directory: &directory };
-        let mut lookup = source::lookup(&host.tree, &host.krate, &scope, &context)?;
+        let mut lookup = if is_own { Lookup::Absent } else { host.source(&context).lookup(&scope)? };
         if is_untouched(&lookup, &scope, last, host)? {
             lookup = Lookup::Absent;
         }
-        let owner = match owner_type.as_deref().unwrap_or(DEFAULT_OWNER) {
-            "none" => {
+        let owner = match noun {
+            NO_OWNER => {
                 inquiry.refuse_owner_options()?;
                 None
             }
             noun => Some(inquiry.owner(noun, database, &lookup, &mut notes)?),
         };
-        if matches!(lookup, Lookup::Found(_)) {
-            source::check_scope(&host.tree, &host.krate, &scope, &context)?;
+        if !is_own {
+            host.source(&context).check_scope(&scope)?;
         }
         let options = Self {
-            create_scope: matches!(lookup, Lookup::Absent),
+            scope_origin: match lookup {
+                _ if is_own => ScopeOrigin::Context,
+                Lookup::Absent => ScopeOrigin::Created,
+                Lookup::Found(_) | Lookup::Opaque | Lookup::Made(_) => ScopeOrigin::Host,
+            },
             backfill: None,
             owner,
             prefix,
@@ -182,14 +206,13 @@ impl Options {
         Resolved {
             context: self.context.rust(),
             scope: self.scope.rust(),
-            owner_type: owner.map_or("none".to_owned(), |owner| owner.noun.to_string()),
+            owner_type: owner.map_or(NO_OWNER.to_owned(), |owner| owner.noun.to_string()),
             owner_field: owner.map(|owner| owner.field.to_string()),
             owner_id: owner.map(|owner| owner.key.name().to_owned()),
             owner_table: owner.map(|owner| owner.table.as_ref().map_or("none".to_owned(), OwnerTable::shown)),
             owner_key: owner.and_then(|owner| owner.table.as_ref().map(|table| table.key.clone())),
             owner_module: owner.and_then(|owner| owner.module.as_ref().map(TypePath::rust)),
-            scope_owner: owner
-                .map(|owner| owner.access.steps.iter().map(|step| step.text.as_str()).collect::<Vec<_>>().join(".")),
+            scope_owner: owner.map(|owner| owner.access.shown()),
             table_prefix: self.prefix.as_str().to_owned(),
             database: self.database,
             migrations: self.migrations.clone(),
@@ -208,6 +231,26 @@ fn is_untouched(lookup: &Lookup, scope: &TypePath, last: &Last, host: &Host) -> 
     let text = host.tree.read(&created.file)?.unwrap_or_default();
     let same_name = created.text.contains(&format!("pub struct {}", scope.name));
     Ok(same_name && source::untouched(&text, &created.text).is_some())
+}
+
+/// A scope that is not in the host, which has these types.
+pub fn absent_scope(scope: &TypePath, types: &[TypePath]) -> Failure {
+    const MOST: usize = 3;
+    let names: BTreeSet<_> = types.iter().map(|ty| ty.name.as_str()).collect();
+    let close = similar::get_close_matches(scope.name.as_str(), &names.into_iter().collect::<Vec<_>>(), MOST, 0.7);
+    let nearest = close.iter().flat_map(|name| types.iter().filter(move |ty| ty.name == **name));
+    let nearest: Vec<_> = nearest.take(MOST).collect();
+    let shown = nearest.iter().map(|ty| format!("`{}`", ty.rust())).collect::<Vec<_>>().join(", ");
+    let (known, choice) = match nearest.as_slice() {
+        [] => (String::new(), "name a type that is there with --scope"),
+        [_] => (format!("; the nearest is {shown}"), "name it with --scope"),
+        _ => (format!("; the nearest are {shown}"), "name one of them with --scope"),
+    };
+    let failure = Failure::decision(format!("--scope: there is no `{}`{known}", scope.rust()));
+    match &scope.krate {
+        None => failure.help(format!("{choice}, or have it written with --create-scope")),
+        Some(krate) => failure.help(format!("{choice}, or write it in `{krate}`")),
+    }
 }
 
 /// The options with every default filled in.
@@ -251,6 +294,8 @@ impl Resolved {
 
 pub const DEFAULT_PREFIX: &str = "sagents_";
 pub const DEFAULT_OWNER: &str = "user";
+/// The owner type of conversations that have no owner.
+pub const NO_OWNER: &str = "none";
 const DEFAULT_MIGRATIONS: &str = "migrations";
 
 /// The name of a package that `--init` makes.
@@ -267,7 +312,13 @@ pub fn check_package(package: &str) -> Result<()> {
     Ok(())
 }
 
-fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) -> Result<()> {
+/// The scope type that a context brings where conversations have no owner.
+fn everyone(context: &ModulePath) -> TypePath {
+    TypePath { krate: None, modules: context.names().to_vec(), name: "Everyone".to_owned() }
+}
+
+/// `scope` is the host's, if it has one.
+fn check_context(context: &ModulePath, scope: Option<&TypePath>, recorded: &Recorded) -> Result<()> {
     let refuse = |what: String| {
         Err(Failure::usage(format!("CONTEXT: {what}")).help("use another name, for example `conversations`"))
     };
@@ -275,7 +326,10 @@ fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) ->
     if ["main", "lib", "bin"].contains(&first) {
         return refuse(format!("src/{first} has a meaning for cargo"));
     }
-    if scope.krate.is_none() && scope.modules.first().is_some_and(|module| module.as_str() == names::RUNTIME) {
+    let scope = scope.filter(|scope| scope.krate.is_none());
+    if let Some(scope) = scope
+        && scope.modules.first().is_some_and(|module| module.as_str() == names::RUNTIME)
+    {
         return Err(Failure::usage(format!("--scope: `{}` would be in the agent runtime", scope.rust()))
             .help("keep the scope in another module, for example `crate::accounts::Scope`"));
     }
@@ -289,7 +343,9 @@ fn check_context(context: &ModulePath, scope: &TypePath, recorded: &Recorded) ->
     if RESERVED_TYPES.contains(&camel.as_str()) {
         return refuse(format!("the context's type would be called `{camel}`, which the generated code uses already"));
     }
-    if scope.krate.is_none() && scope.modules.starts_with(context.names()) {
+    if let Some(scope) = scope
+        && scope.modules.starts_with(context.names())
+    {
         let place = if scope.modules == context.names() { "in" } else { "below" };
         let what = format!("--scope: `{}` would be {place} the module that is generated", scope.rust());
         return Err(Failure::usage(what)

@@ -1,13 +1,15 @@
 //! One askama struct per template, with fields ready to print. Decisions are made here, layout in `templates/`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use askama::Template;
 use camino::Utf8PathBuf;
 
 use crate::database::Database;
-use crate::host::source::{Access, Seen};
+use crate::host::source::{Access, Around, Seen, Step, Take};
 use crate::key::KeyType;
-use crate::names::crate_name;
-use crate::options::{Options, Owner, RESERVED_TYPES};
+use crate::names::{TypePath, crate_name};
+use crate::options::{Options, Owner, RESERVED_TYPES, ScopeOrigin};
 
 /// How generated tests make the tables.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ impl Context {
         let Options {
             context,
             scope,
-            create_scope: _,
+            scope_origin,
             owner,
             prefix,
             database,
@@ -50,7 +52,15 @@ impl Context {
         let name = context.last().camel();
         let is_hidden = RESERVED_TYPES.contains(&scope.name.as_str()) || scope.name == name;
         let scope_name = if is_hidden { scope.rust() } else { scope.name.clone() };
-        let scope_import = (!is_hidden).then(|| scope.rust());
+        let is_free =
+            &|ty: &TypePath| !RESERVED_TYPES.contains(&ty.name.as_str()) && ty.name != name && ty.name != scope.name;
+        let is_own = *scope_origin == ScopeOrigin::Context;
+        // One that the context brings is beside every file that names it.
+        let scope_name = if is_own { scope.name.clone() } else { scope_name };
+        let scope_import = match scope_origin {
+            ScopeOrigin::Context => Some(format!("super::{scope_name}")),
+            ScopeOrigin::Host | ScopeOrigin::Created => (!is_hidden).then(|| scope.rust()),
+        };
         let table = |suffix: &str| database.quote(&format!("{}{suffix}", prefix.as_str()));
         let column = |owner: &Owner| database.quote(owner.field.as_str());
         Self {
@@ -69,8 +79,13 @@ impl Context {
             },
             scope: OwnerScope {
                 scope_name: scope_name.clone(),
-                scope_import: scope_import.clone(),
-                owner: owner.as_ref().map(ScopeOwner::new),
+                imports: imports(
+                    scope_import.iter().filter(|_| !is_own).cloned(),
+                    owner.as_ref().map(|owner| &owner.access),
+                    is_free,
+                ),
+                is_own,
+                owner: owner.as_ref().map(|owner| ScopeOwner::new(owner, is_free)),
             },
             store: Store {
                 prefix: prefix.as_str().to_owned(),
@@ -103,7 +118,7 @@ impl Context {
                     Tables::Text(text) => format!("r#\"\n{text}\"#"),
                 },
             }),
-            api: Api { context: name, public, tests: *tests, scope_name, scope_import },
+            api: Api { context: name, public, tests: *tests, scope_name, scope_import, has_everyone: is_own },
         }
     }
 
@@ -189,6 +204,8 @@ templates! {
         /// The scope's type, and what a file imports to name it so.
         scope_name: String,
         scope_import: Option<String>,
+        /// The context brings the scope's type.
+        has_everyone: bool,
     }
     context: "context/context.rs",
     messages: "context/messages.rs",
@@ -211,7 +228,10 @@ templates! {
 templates! {
     OwnerScope {
         scope_name: String,
-        scope_import: Option<String>,
+        /// What is imported for it, beside what every such file imports.
+        imports: Vec<String>,
+        /// The scope's type is defined there.
+        is_own: bool,
         owner: Option<ScopeOwner>,
     }
     text: "context/scope.rs",
@@ -291,9 +311,11 @@ struct ScopeOwner {
 }
 
 impl ScopeOwner {
-    fn new(owner: &Owner) -> Self {
+    /// `is_free` says whether a type may go by its bare name.
+    fn new(owner: &Owner, is_free: &dyn Fn(&TypePath) -> bool) -> Self {
         let Owner { noun, field, key, table: _, access, module: _, link } = owner;
-        let (read, read_value) = read_owner(access, *key);
+        let named = |ty: &TypePath| if is_free(ty) { ty.name.clone() } else { ty.rust() };
+        let (read, read_value) = read_owner(access, *key, named);
         Self {
             noun: noun.to_string(),
             field: field.to_string(),
@@ -312,11 +334,31 @@ impl ScopeOwner {
             },
             uses_uuid: matches!(key, KeyType::Uuid | KeyType::UuidText),
             is_text: *key == KeyType::Text,
-            is_optional: access.steps.iter().any(|step| step.optional),
+            is_optional: access.is_optional(),
             read,
             read_value,
         }
     }
+}
+
+/// The scope, and the enums that the way through it names: one line for a module.
+fn imports(
+    scope: impl Iterator<Item = String>,
+    access: Option<&Access>,
+    is_free: &dyn Fn(&TypePath) -> bool,
+) -> Vec<String> {
+    let enums = access.into_iter().flat_map(Access::enums).filter(|ty| is_free(ty)).map(TypePath::rust);
+    let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in scope.chain(enums) {
+        if let Some((module, name)) = path.rsplit_once("::") {
+            modules.entry(module.to_owned()).or_default().insert(name.to_owned());
+        }
+    }
+    let line = |(module, names): (String, BTreeSet<String>)| {
+        let joined = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        if names.len() == 1 { format!("{module}::{joined}") } else { format!("{module}::{{{joined}}}") }
+    };
+    modules.into_iter().map(line).collect()
 }
 
 #[derive(Debug)]
@@ -353,54 +395,131 @@ fn least_key(key: KeyType) -> &'static str {
 
 /// The statements that read an owner's id from `self`, and the expression of the id. What is absent on the way ends the
 /// call with `NoOwner`.
-fn read_owner(access: &Access, key: KeyType) -> (Vec<String>, String) {
-    let (last, way) = access.steps.split_last().expect("an access has at least one step");
-    let is_call = |text: &str| text.ends_with("()");
+fn read_owner(access: &Access, key: KeyType, named: impl Fn(&TypePath) -> String) -> (Vec<String>, String) {
     let mut statements = Vec::new();
-    let mut place = "self".to_owned();
-    for step in way {
-        place = format!("{place}.{}", step.text);
-        if step.optional {
-            let name = step.text.trim_end_matches("()");
-            let name = if name.starts_with(|c: char| c.is_ascii_digit()) { "owner" } else { name };
-            let borrow = if is_call(&step.text) { "" } else { ".as_ref()" };
-            statements.push(format!("let {name} = {place}{borrow}.ok_or(Error::NoOwner)?;"));
-            name.clone_into(&mut place);
-        }
-    }
-    place = format!("{place}.{}", last.text);
-    let call = is_call(&last.text);
+    let mut place = Value { text: "self".to_owned(), hold: Hold::Reference };
     let assumed = match key {
         KeyType::Integer => Seen::I64,
         KeyType::Uuid | KeyType::UuidText => Seen::Uuid,
         KeyType::Text => Seen::String,
     };
     let seen = access.id.as_ref().unwrap_or(&assumed);
-    if last.optional {
-        let borrow = match seen {
-            Seen::String if !call => ".clone()",
-            Seen::Str if !call => ".as_deref()",
-            _ => "",
-        };
-        place = format!("{place}{borrow}.ok_or(Error::NoOwner)?");
+    for (index, step) in access.steps.iter().enumerate() {
+        let is_last = index + 1 == access.steps.len();
+        match step {
+            Step::Member { text, around } => {
+                let hold = if text.ends_with("()") { Hold::Value } else { Hold::Place };
+                place = Value { text: format!("{}.{text}", place.text), hold };
+                if let Some(around) = around {
+                    let (borrow, hold) = if is_last { taken(seen, hold, *around) } else { held(hold) };
+                    let absent = match around {
+                        Around::Option => "ok_or(Error::NoOwner)?",
+                        Around::Result => "map_err(|_| Error::NoOwner)?",
+                    };
+                    place = Value { text: format!("{}{borrow}.{absent}", place.text), hold };
+                    if !is_last {
+                        let name = text.trim_end_matches("()");
+                        let name = if name.starts_with(|c: char| c.is_ascii_digit()) { "owner" } else { name };
+                        statements.push(format!("let {name} = {};", place.text));
+                        place.text = name.to_owned();
+                    }
+                }
+            }
+            Step::Variant { of, name, field, fields, binding, is_optional, is_only } => {
+                let choice = of.as_ref().map_or_else(|| "Self".to_owned(), &named);
+                let pattern = format!("{choice}::{name}{}", pattern(field, *fields, binding, *is_optional));
+                let borrow = if place.hold == Hold::Place { "&" } else { "" };
+                let otherwise = if *is_only && !is_optional { "" } else { " else { return Err(Error::NoOwner); }" };
+                statements.push(format!("let {pattern} = {borrow}{}{otherwise};", place.text));
+                place = Value { text: binding.clone(), hold: Hold::Reference };
+            }
+            Step::Kind { member, of, variant, is_optional } => {
+                let variant = format!("{}::{variant}", named(of));
+                let variant = if *is_optional { format!("Some({variant})") } else { variant };
+                let kind = format!("{}.{member}", place.text);
+                statements.push(format!("if !matches!({kind}, {variant}) {{ return Err(Error::NoOwner); }}"));
+            }
+        }
     }
-    let owned = call || last.optional;
-    (statements, convert(&place, seen, owned))
+    (statements, convert(&place, seen))
+}
+
+/// An expression, and what it gives.
+#[derive(Debug)]
+struct Value {
+    text: String,
+    hold: Hold,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// A field, which stays where it is.
+    Place,
+    Value,
+    Reference,
+}
+
+/// How something on the way is taken out of an `Option`, and what that gives.
+fn held(hold: Hold) -> (&'static str, Hold) {
+    if hold == Hold::Place { (".as_ref()", Hold::Reference) } else { ("", hold) }
+}
+
+/// How an id is taken out of an `Option` or a `Result`, and what that gives.
+fn taken(seen: &Seen, hold: Hold, around: Around) -> (&'static str, Hold) {
+    match seen {
+        _ if hold != Hold::Place => ("", Hold::Value),
+        _ if around == Around::Result => (".as_ref()", Hold::Reference),
+        Seen::String | Seen::From { take: Take::Clone, .. } => (".clone()", Hold::Value),
+        Seen::From { take: Take::Borrow, .. } => (".as_ref()", Hold::Reference),
+        Seen::Str => (".as_deref()", Hold::Value),
+        _ => ("", Hold::Value),
+    }
+}
+
+/// What of a variant is bound to a name: `(user)`, `(_, user, ..)`, `{ id, .. }`.
+fn pattern(field: &str, fields: usize, binding: &str, is_optional: bool) -> String {
+    let bound = if is_optional { format!("Some({binding})") } else { binding.to_owned() };
+    match field.parse::<usize>() {
+        Ok(index) => {
+            let rest = if index + 1 < fields { ", .." } else { "" };
+            format!("({}{bound}{rest})", "_, ".repeat(index))
+        }
+        Err(_) => {
+            let rest = if fields > 1 { ", .." } else { "" };
+            let bound = if bound == binding { bound } else { format!("{binding}: {bound}") };
+            format!(" {{ {bound}{rest} }}")
+        }
+    }
 }
 
 /// An expression of a type that was seen, as the type that is stored.
-fn convert(place: &str, seen: &Seen, owned: bool) -> String {
+fn convert(value: &Value, seen: &Seen) -> String {
+    let Value { text, hold } = value;
+    let plain = || if *hold == Hold::Reference { format!("*{text}") } else { text.clone() };
     match seen {
-        Seen::I64 | Seen::Uuid | Seen::Other(_) => place.to_owned(),
-        Seen::SmallInt => format!("i64::from({place})"),
-        Seen::String if owned => place.to_owned(),
-        Seen::String => format!("{place}.clone()"),
-        Seen::Str => format!("{place}.to_string()"),
-        Seen::Ref(inner) => match **inner {
-            Seen::String => format!("{place}.clone()"),
-            Seen::Str => format!("{place}.to_string()"),
-            _ => convert(&format!("*{place}"), inner, owned),
-        },
+        Seen::I64 | Seen::Uuid | Seen::Other(_) => plain(),
+        Seen::SmallInt => format!("i64::from({})", plain()),
+        Seen::String if *hold == Hold::Value => text.clone(),
+        Seen::String => format!("{text}.clone()"),
+        Seen::Str => format!("{text}.to_string()"),
+        Seen::Ref(inner) => {
+            let text = if *hold == Hold::Reference { format!("(*{text})") } else { text.clone() };
+            convert(&Value { text, hold: Hold::Reference }, inner)
+        }
+        Seen::From { to, take } => {
+            let target = match **to {
+                Seen::Uuid => "Uuid",
+                Seen::String => "String",
+                _ => "i64",
+            };
+            let value = match (take, hold) {
+                (Take::Copy, _) => plain(),
+                (Take::Clone, Hold::Value) | (Take::Borrow, Hold::Reference) => text.clone(),
+                (Take::Clone, _) => format!("{text}.clone()"),
+                (Take::Borrow, _) => format!("&{text}"),
+            };
+            format!("{target}::from({value})")
+        }
     }
 }
 
@@ -568,11 +687,22 @@ fn render(template: &impl Template) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::source::Step;
 
     fn access(steps: &[(&str, bool)], id: Seen) -> Access {
-        let steps = steps.iter().map(|&(text, optional)| Step { text: text.to_owned(), optional }).collect();
-        Access { steps, id: Some(id) }
+        let member = |&(text, optional): &(&str, bool)| Step::Member {
+            text: text.to_owned(),
+            around: optional.then_some(Around::Option),
+        };
+        Access { steps: steps.iter().map(member).collect(), id: Some(id) }
+    }
+
+    fn from(to: Seen, take: Take) -> Seen {
+        Seen::From { to: Box::new(to), take }
+    }
+
+    fn variant(field: &str, fields: usize, binding: &str) -> Step {
+        let (name, field, binding) = ("User".to_owned(), field.to_owned(), binding.to_owned());
+        Step::Variant { of: None, name, field, fields, binding, is_optional: false, is_only: false }
     }
 
     #[test]
@@ -599,9 +729,50 @@ mod tests {
                 "let user = self.user().ok_or(Error::NoOwner)?;",
                 "user.id",
             ),
+            (
+                Access { steps: vec![variant("0", 1, "id")], id: Some(Seen::SmallInt) },
+                KeyType::Integer,
+                "let Self::User(id) = self else { return Err(Error::NoOwner); };",
+                "i64::from(*id)",
+            ),
+            (
+                Access { steps: vec![variant("1", 3, "id")], id: Some(Seen::String) },
+                KeyType::Text,
+                "let Self::User(_, id, ..) = self else { return Err(Error::NoOwner); };",
+                "id.clone()",
+            ),
+            (
+                Access { steps: vec![variant("id", 2, "id")], id: Some(from(Seen::Uuid, Take::Copy)) },
+                KeyType::Uuid,
+                "let Self::User { id, .. } = self else { return Err(Error::NoOwner); };",
+                "Uuid::from(*id)",
+            ),
+            (
+                access(&[("user_id", false)], from(Seen::Uuid, Take::Borrow)),
+                KeyType::Uuid,
+                "",
+                "Uuid::from(&self.user_id)",
+            ),
+            (
+                access(&[("user_id", true)], from(Seen::String, Take::Clone)),
+                KeyType::Text,
+                "",
+                "String::from(self.user_id.clone().ok_or(Error::NoOwner)?)",
+            ),
+            (
+                Access {
+                    steps: vec![Step::Member { text: "user_id()".to_owned(), around: Some(Around::Result) }],
+                    id: Some(Seen::Uuid),
+                },
+                KeyType::Uuid,
+                "",
+                "self.user_id().map_err(|_| Error::NoOwner)?",
+            ),
         ];
         for (access, id, statements, value) in cases {
-            assert_eq!(read_owner(&access, id), (statements.lines().map(str::to_owned).collect(), value.to_owned()));
+            let named = |ty: &TypePath| ty.name.clone();
+            let expected = (statements.lines().map(str::to_owned).collect(), value.to_owned());
+            assert_eq!(read_owner(&access, id, named), expected);
         }
     }
 }

@@ -8,27 +8,31 @@ use super::{Ending, generate};
 use crate::cli::Persistence;
 use crate::failure::Result;
 use crate::generation::Request;
+use crate::given::Given;
 use crate::host::Host;
 use crate::io::Io;
 use crate::memory::Recorded;
 use crate::names::ModulePath;
-use crate::report;
+use crate::{options, report};
 
 pub fn run(args: &Persistence, io: &mut Io) -> Result<Ending> {
-    let Persistence { context, given, drop_old_owner, run } = args;
+    let Persistence { context, given, create_scope, drop_old_owner, run } = args;
     generate::run(run, context, io, |host, context, io| {
         let mut given = given.clone();
-        if given.scope.is_none() && !is_scope_known(host, &context)? {
+        if given.scope.is_none() && needs_scope(&given, host, &context)? {
             given.scope = ask_scope(&host.package, run.yes, io);
         }
-        let (path, drop_old_owner, force) = (run.path.as_path(), *drop_old_owner, run.force);
-        Ok(Request { context, path, given, drop_old_owner, force, creates: true })
+        let (path, drop_old_owner, create_scope) = (run.path.as_path(), *drop_old_owner, *create_scope);
+        Ok(Request { context, path, given, drop_old_owner, create_scope, force: run.force, creates: true })
     })
 }
 
-fn is_scope_known(host: &Host, context: &ModulePath) -> Result<bool> {
+/// Whether a context has an owner, and nothing says yet which type holds it.
+fn needs_scope(given: &Given, host: &Host, context: &ModulePath) -> Result<bool> {
     let recorded = Recorded::read(&host.tree)?;
-    Ok(recorded.contexts.get(&context.key()).is_some_and(|recorded| recorded.scope.is_some()))
+    let before = recorded.contexts.get(&context.key());
+    let owner = given.owner_type.as_ref().or_else(|| before.and_then(|before| before.owner_type.as_ref()));
+    Ok(before.is_none_or(|before| before.scope.is_none()) && owner.is_none_or(|owner| owner != options::NO_OWNER))
 }
 
 /// Asks on a terminal; anywhere else nothing is ever asked.

@@ -1,11 +1,17 @@
 //! The source of the host's scope type: what it holds, and how the owner's id is read from it. Types are followed
-//! through re-exports, aliases and files of the host's own crate; what another crate or a macro makes is left unseen.
-//! Nothing is guessed: where the source does not settle whose rows a scope may see, a person decides with a flag.
+//! through re-exports, aliases and files of the host's own crate and of those beside it on the disk; what any other crate
+//! or a macro makes is left unseen. Nothing is guessed: where the source does not settle whose rows a scope may see, a
+//! person decides with a flag.
 
 mod access;
 mod definition;
+mod expand;
+mod follow;
+mod infer;
 mod macros;
 mod member;
+mod newtype;
+mod reach;
 mod reader;
 mod scope;
 mod types;
@@ -13,20 +19,49 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub use self::access::{Access, Owner, Seen, Step, follow, infer};
+pub use self::access::{Access, Around, Seen, Sought, Step, Take};
 pub use self::definition::Definition;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use syn::spanned::Spanned as _;
 
+use self::follow::Start;
 use self::reader::{FUEL, Meaning, Reader};
 use crate::failure::{Failure, Result};
 use crate::host::modules::Crate;
 use crate::names::{self, ModulePath, Name, TypePath};
 use crate::tree::Tree;
 
-/// What is known of a type of the host's own crate.
+/// The sources that can be read, as code in one module sees them.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    pub tree: &'a Tree,
+    /// The host's own crate first.
+    pub crates: &'a [Readable],
+    pub context: &'a ModulePath,
+}
+
+/// A crate whose source is on the disk: the host's own, one of its workspace, or one that it depends on by a path.
+#[derive(Debug, Clone)]
+pub struct Readable {
+    /// Its root is relative to the host's package.
+    pub krate: Crate,
+    /// The crates that it can name and that can be read, by that name.
+    pub dependencies: BTreeMap<String, usize>,
+}
+
+/// The type at the end of a way that does not lead to a key.
+#[derive(Debug)]
+pub struct End {
+    /// What it has, in words.
+    pub text: String,
+    /// A field or method of it that may be meant.
+    pub key: Option<String>,
+}
+
+/// What is known of a type.
 #[derive(Debug, Clone)]
 pub enum Lookup {
     /// The module exists and defines the type.
@@ -39,50 +74,129 @@ pub enum Lookup {
     Made(String),
 }
 
-/// Finds the definition of a type, as code in `context` sees it.
-pub fn lookup(tree: &Tree, krate: &Crate, ty: &TypePath, context: &ModulePath) -> Result<Lookup> {
-    if ty.krate.is_some() {
-        return Ok(Lookup::Opaque);
+impl Source<'_> {
+    /// Finds the definition of a type.
+    pub fn lookup(self, ty: &TypePath) -> Result<Lookup> {
+        let reader = Reader::new(self);
+        let Some((root, path)) = reader.path_of(ty) else { return Ok(Lookup::Opaque) };
+        let mut definitions = Vec::new();
+        for entry in reader.variants(&root, &path, FUEL)? {
+            match entry {
+                Meaning::Absent | Meaning::Module(_) => {}
+                Meaning::Made(_, maker) => return Ok(Lookup::Made(maker)),
+                entry => match reader.define(entry)? {
+                    Some(definition) => definitions.push(definition),
+                    None => return Ok(Lookup::Opaque),
+                },
+            }
+        }
+        if definitions.is_empty() {
+            return Ok(Lookup::Absent);
+        }
+        let variants = definitions.split_off(1);
+        Ok(Lookup::Found(Definition { variants, ..definitions.remove(0) }))
     }
-    let reader = Reader::new(tree, krate, context);
-    let mut definitions = Vec::new();
-    for entry in reader.variants(&[], &path_of(ty), FUEL)? {
-        match entry {
-            Meaning::Absent | Meaning::Module(_) => {}
-            Meaning::Made(maker) => return Ok(Lookup::Made(maker)),
-            entry => match reader.define(entry)? {
-                Some(definition) => definitions.push(definition),
-                None => return Ok(Lookup::Opaque),
-            },
+
+    /// Refuses a scope that the generated code could not be compiled with.
+    pub fn check_scope(self, ty: &TypePath) -> Result<()> {
+        let reader = Reader::new(self);
+        let Some((root, path)) = reader.path_of(ty) else { return Ok(()) };
+        for entry in reader.variants(&root, &path, FUEL)? {
+            if let Some((place, item)) = reader.item(entry)? {
+                reader.check_scope(ty, &place, &item)?;
+            }
+        }
+        reader.check_reach(ty)
+    }
+
+    /// Every type that is written in the crate of another one, except in the modules that are generated. What cannot be
+    /// read has none.
+    pub fn types(self, like: &TypePath, generated: &[ModulePath]) -> Vec<TypePath> {
+        let reader = Reader::new(self);
+        let mut types = Vec::new();
+        let mut open: Vec<_> = reader.path_of(like).into_iter().map(|(root, _)| root).collect();
+        while let Some(home) = open.pop() {
+            let is_generated = like.krate.is_none() && generated.iter().any(|module| module.names() == home.path);
+            let Ok(Some(place)) = reader.module(&home) else { continue };
+            if is_generated {
+                continue;
+            }
+            let (names, inner) = reader.declared_in(&place);
+            let modules = &home.path;
+            types.extend(names.into_iter().map(|name| TypePath { modules: modules.clone(), name, ..like.clone() }));
+            open.extend(inner);
+        }
+        types.sort_by_key(TypePath::rust);
+        types
+    }
+
+    /// What a type of the host's has that a way ends at, if it can be read.
+    pub fn end(self, scope: &TypePath, definition: &Definition, access: &Access) -> Result<Option<End>> {
+        let reader = Reader::new(self);
+        let Ok(members) = member::parse("", &access.shown()) else { return Ok(None) };
+        let Some(end) = reader.end(Start { scope, flag: "" }, definition, &members) else { return Ok(None) };
+        let text = format!("`{}` in {}: {}", end.name, end.file, end.describe());
+        Ok(Some(End { text, key: reader.key_of(&end)? }))
+    }
+
+    /// Infers how an id is read from a scope: that of the owner, or of another kind.
+    pub fn infer(self, scope: &TypePath, definition: &Definition, sought: &Sought) -> Result<Access> {
+        let reader = Reader::new(self);
+        agreed(scope, definition, sought.flag, |variant| reader.infer(scope, variant, sought))
+    }
+
+    /// Reads a way that a flag gives: `user.id`, `user_id()`, `user.id.0`. Types are followed as far as they can be seen,
+    /// so that an `Option` on the way is known. Without a definition nothing is checked.
+    pub fn follow(
+        self,
+        scope: &TypePath,
+        definition: Option<&Definition>,
+        flag: &'static str,
+        text: &str,
+    ) -> Result<Access> {
+        let reader = Reader::new(self);
+        let members = member::parse(flag, text)?;
+        let start = Start { scope, flag };
+        match definition {
+            Some(definition) => {
+                agreed(scope, definition, flag, |variant| reader.follow(start, Some(variant), &members))
+            }
+            None => reader.follow(start, None, &members),
         }
     }
-    if definitions.is_empty() {
-        return Ok(Lookup::Absent);
-    }
-    let variants = definitions.split_off(1);
-    Ok(Lookup::Found(Definition { variants, ..definitions.remove(0) }))
 }
 
-/// Refuses a scope that the generated code could not be compiled with.
-pub fn check_scope(tree: &Tree, krate: &Crate, ty: &TypePath, context: &ModulePath) -> Result<()> {
-    let reader = Reader::new(tree, krate, context);
-    for entry in reader.variants(&[], &path_of(ty), FUEL)? {
-        if let Some((place, item)) = reader.item(entry)? {
-            reader.check_scope(ty, &place, &item)?;
+/// The way that all variants of a scope under `cfg` have in common.
+fn agreed(
+    scope: &TypePath,
+    definition: &Definition,
+    flag: &str,
+    read: impl Fn(&Definition) -> Result<Access>,
+) -> Result<Access> {
+    let access = read(definition)?;
+    for variant in &definition.variants {
+        let other = read(variant)?;
+        if other != access {
+            let (one, other) = (access.shown(), other.shown());
+            let ways =
+                if one == other { format!("`{one}` of different types") } else { format!("`{one}` or `{other}`") };
+            return Err(Failure::decision(format!(
+                "`{}` in {} has variants under `cfg`, which lead to the owner by {ways}",
+                scope.rust(),
+                variant.file
+            ))
+            .help(format!("name a field or method with {flag} that every variant has, with the same type")));
         }
     }
-    Ok(())
-}
-
-fn path_of(ty: &TypePath) -> Vec<String> {
-    let modules = ty.modules.iter().map(|module| module.as_str().to_owned());
-    ["crate".to_owned()].into_iter().chain(modules).chain([ty.name.clone()]).collect()
+    Ok(access)
 }
 
 /// Refuses a new module whose name something else has in the module that declares it.
 pub fn refuse_taken(tree: &Tree, krate: &Crate, parent: &[Name], name: &Name) -> Result<()> {
-    let context = ModulePath::of(parent.iter().cloned());
-    let Some((file, line, what)) = Reader::new(tree, krate, &context).occupant(parent, name)? else { return Ok(()) };
+    let context = &ModulePath::of(parent.iter().cloned());
+    let crates = &[Readable { krate: krate.clone(), dependencies: BTreeMap::new() }];
+    let reader = Reader::new(Source { tree, crates, context });
+    let Some((file, line, what)) = reader.occupant(parent, name)? else { return Ok(()) };
     let help = if parent.is_empty() && name.as_str() == names::RUNTIME {
         "give it another name: the agent runtime is always `crate::sagents`"
     } else {

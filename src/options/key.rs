@@ -146,14 +146,3 @@ pub(super) fn seen(key: KeyType) -> Seen {
         KeyType::Text => Seen::String,
     }
 }
-
-/// The key that a type in the source can hold. Whether a UUID is stored as text is not known there.
-pub(super) fn held(seen: &Seen) -> Option<KeyType> {
-    match seen {
-        Seen::I64 | Seen::SmallInt => Some(KeyType::Integer),
-        Seen::Uuid => Some(KeyType::Uuid),
-        Seen::String | Seen::Str => Some(KeyType::Text),
-        Seen::Ref(inner) => held(inner),
-        Seen::Other(_) => None,
-    }
-}

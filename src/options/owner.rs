@@ -3,13 +3,13 @@
 
 use camino::Utf8Path;
 
-use super::key::{OwnerTable, check_table, held, key_of, seen, type_of};
+use super::key::{OwnerTable, check_table, key_of, seen, type_of};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
 use crate::host::migrations::{Catalog, Table};
-use crate::host::source::{self, Access, Lookup, Seen, Step};
+use crate::host::source::{Access, End, Lookup, Seen, Sought};
 use crate::key::KeyType;
 use crate::names::{ModulePath, Name, TypePath, plural};
 use crate::note::Note;
@@ -55,19 +55,30 @@ impl Inquiry<'_> {
         let wanted = self.given.owner_id.as_deref().map(KeyType::parse).transpose()?;
         let module = self.owner_module()?;
         let table = self.owner_table(&noun, module.as_ref(), database, notes)?;
-        let column = table.as_ref().map_or("id", |(table, _)| table.key.as_str());
-        let mut access = self.access(&noun, &field, column, module.as_ref(), lookup)?;
         let declared = table.as_ref().and_then(|(table, declared)| Some((table, declared.as_deref()?)));
-        let key = match declared {
-            Some((table, declared)) => type_of(table, declared, wanted, database)?,
-            None => wanted.or_else(|| access.id.as_ref().and_then(held)).unwrap_or(KeyType::Integer),
+        let key_type = match declared {
+            Some((table, declared)) => Some(type_of(table, declared, wanted, database)?),
+            None => wanted,
         };
-        let fits = |seen: &Seen| held(seen).is_some_and(|held| held.rust_type() == key.rust_type());
+        let sought = Sought {
+            noun: &noun,
+            field: &field,
+            key: table.as_ref().map_or("id", |(table, _)| table.key.as_str()),
+            key_type,
+            module: module.as_ref(),
+            flag: "--scope-owner",
+        };
+        let mut access = self.access(&sought, self.given.scope_owner.as_deref(), lookup)?;
+        let key = key_type.or_else(|| access.id.as_ref().and_then(Seen::key)).unwrap_or(KeyType::Integer);
         match &access.id {
             // A scope that is created gets a field of the right type.
             _ if matches!(lookup, Lookup::Absent) => access.id = Some(seen(key)),
-            Some(seen) if !fits(seen) => {
-                return Err(self.wrong_type(&access, seen, key, declared.map(|(table, _)| table)));
+            Some(seen) if !seen.fits(key) => {
+                let end = match lookup {
+                    Lookup::Found(scope) => self.host.source(self.context).end(self.scope, scope, &access)?,
+                    Lookup::Absent | Lookup::Opaque | Lookup::Made(_) => None,
+                };
+                return Err(self.wrong_type(&access, seen, end, key, declared.map(|(table, _)| table)));
             }
             Some(_) => {}
             None => notes.push(Note::AssumedType {
@@ -109,8 +120,7 @@ impl Inquiry<'_> {
         let beside =
             TypePath { krate: self.scope.krate.clone(), modules: self.scope.modules.clone(), name: noun.camel() };
         for candidate in module.into_iter().chain([beside]) {
-            let found = source::lookup(&self.host.tree, &self.host.krate, &candidate, self.context)?;
-            if matches!(found, Lookup::Found(_)) {
+            if matches!(self.host.source(self.context).lookup(&candidate)?, Lookup::Found(_)) {
                 return Ok(Some(candidate));
             }
         }
@@ -192,50 +202,46 @@ impl Inquiry<'_> {
             .help(format!("choose one: {}", list(&flags, " or ")))
     }
 
-    fn access(
-        &self,
-        noun: &Name,
-        field: &Name,
-        key: &str,
-        module: Option<&TypePath>,
-        lookup: &Lookup,
-    ) -> Result<Access> {
-        let (tree, krate) = (&self.host.tree, &self.host.krate);
+    /// The way from the scope to an id: as a flag gives it, else as the scope's source shows it.
+    fn access(&self, sought: &Sought, given: Option<&str>, lookup: &Lookup) -> Result<Access> {
+        let source = self.host.source(self.context);
+        let Sought { noun, field, flag, .. } = sought;
         let definition = match lookup {
             Lookup::Found(definition) => Some(definition),
             Lookup::Absent | Lookup::Opaque | Lookup::Made(_) => None,
         };
-        match (&self.given.scope_owner, lookup) {
-            (Some(_), Lookup::Absent) => Err(Failure::usage(format!(
-                "--scope-owner: there is no `{}` yet to read the owner from",
-                self.scope.rust()
-            ))
-            .help("write that type first, or leave --scope-owner out to have it created")),
-            (Some(text), _) => source::follow(tree, krate, self.scope, definition, text, self.context),
-            (None, Lookup::Found(definition)) => {
-                let owner = source::Owner { noun, field, key, module };
-                source::infer(tree, krate, self.scope, definition, &owner, self.context)
+        match (given, lookup) {
+            (Some(_), Lookup::Absent) => {
+                Err(Failure::usage(format!("{flag}: there is no `{}` yet to read the {noun} from", self.scope.rust()))
+                    .help("write that type first, or name one that is there with --scope"))
             }
-            (None, Lookup::Absent) => {
-                Ok(Access { steps: vec![Step { text: field.rust(), optional: false }], id: None })
-            }
+            (Some(text), _) => source.follow(self.scope, definition, flag, text),
+            (None, Lookup::Found(definition)) => source.infer(self.scope, definition, sought),
+            (None, Lookup::Absent) => Ok(Access::field(field)),
             (None, Lookup::Opaque) => Err(Failure::decision(format!(
                 "the source of `{}` cannot be read, so it is not known how it names its {noun}",
                 self.scope.rust()
             ))
-            .help("give it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`")),
+            .help(format!("give it with {flag}, for example `{flag} {noun}.id` or `{flag} {field}()`"))),
             (None, Lookup::Made(maker)) => Err(Failure::decision(format!(
                 "`{}` is not written in the source, but {maker} may make it",
                 self.scope.rust()
             ))
             .help(format!(
-                "if it does, give with --scope-owner how it names its {noun}, for example `--scope-owner {field}`; \
+                "if it does, give with {flag} how it names its {noun}, for example `{flag} {field}`; \
                  if not, write the type, or name another module with --scope"
             ))),
         }
     }
 
-    fn wrong_type(&self, access: &Access, seen: &Seen, key: KeyType, table: Option<&OwnerTable>) -> Failure {
+    fn wrong_type(
+        &self,
+        access: &Access,
+        seen: &Seen,
+        end: Option<End>,
+        key: KeyType,
+        table: Option<&OwnerTable>,
+    ) -> Failure {
         let (path, wanted) = (access.shown(), key.rust_type());
         let reason = match (table, &self.given.owner_id) {
             (Some(table), _) => format!("the key `{}` of table `{}` is `{wanted}`", table.key, table.name),
@@ -243,9 +249,19 @@ impl Inquiry<'_> {
             (None, None) => format!("the owner's key is taken to be `{wanted}`"),
         };
         let what = format!("`{path}` in {} is `{}`, but {reason}", self.scope.rust(), show(seen));
+        if let (Seen::Other(name), Some(End { text, key })) = (seen, end) {
+            return Failure::decision(format!("{what}\n{text}")).help(match key {
+                Some(key) => format!("name a way to the `{wanted}` with --scope-owner, for example `{path}.{key}`"),
+                None => format!(
+                    "name a way to the `{wanted}` with --scope-owner, or let `{name}` have one: \
+                     a method `pub fn get(&self) -> {wanted}`, or `impl From<{name}> for {wanted}`"
+                ),
+            });
+        }
         Failure::decision(what).help(match (seen, table) {
             (Seen::Other(_), _) => {
-                format!("name a way to the `{wanted}` with --scope-owner, for example `{path}.id`, `{path}.0` or a method")
+                let text = if key == KeyType::Text { format!("`{path}.to_string()`, ") } else { String::new() };
+                format!("name a way to the `{wanted}` with --scope-owner, for example {text}`{path}.0` or a method")
             }
             (_, Some(_)) => format!(
                 "name a way to the `{wanted}` with --scope-owner, another table with --owner-table, or `--owner-table none`"
@@ -285,6 +301,7 @@ fn show(seen: &Seen) -> String {
         Seen::String => "String".to_owned(),
         Seen::Str => "str".to_owned(),
         Seen::Ref(inner) => format!("&{}", show(inner)),
+        Seen::From { to, .. } => show(to),
         Seen::Other(text) => text.clone(),
     }
 }

@@ -36,6 +36,7 @@ pub const RESERVED_TYPES: &[&str] = &[
     "Err",
     "Error",
     "ErrorKind",
+    "Everyone",
     "Expect",
     "Failure",
     "Fn",

@@ -8,12 +8,12 @@ use crate::host::modules::{self, Found};
 use crate::host::{Host, source};
 use crate::memory::Created;
 use crate::names::ModulePath;
-use crate::options::Options;
+use crate::options::{Options, ScopeOrigin};
 use crate::templates;
 
 /// What is created, and how; nothing if the host has a scope type of its own.
 pub fn created(options: &Options, host: &Host, start: Start) -> Result<Option<(Created, Part)>> {
-    if !options.create_scope {
+    if options.scope_origin != ScopeOrigin::Created {
         return Ok(None);
     }
     let Placement { module, mut part } = home(options, host, start)?;

@@ -42,7 +42,7 @@ pub use self::display_message::{
     ContentType, DisplayMessage, HitlDecision, MessagePage, MessagePosition, NewDisplayMessage,
     SearchCursor, SearchPage, ToolStatus,
 };
-pub use self::scope::{Owner, OwnerScope};
+pub use self::scope::{{ '{' }}{% if has_everyone %}Everyone, {% endif %}Owner, OwnerScope};
 pub use self::states::{Saved, UnreadableData, UnreadableMessage, UnreadableState};
 pub use self::store::{Pool, connect};
 pub use crate::sagents::Role;

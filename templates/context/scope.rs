@@ -8,9 +8,9 @@ use uuid::Uuid;
 {%- endif %}
 
 {% if owner.is_optional %}use super::{Error, Result};{% else %}use super::Result;{% endif %}
-{%- if let Some(import) = scope_import %}
+{%- for import in imports %}
 use {{ import }};
-{%- endif %}
+{%- endfor %}
 
 /// The {{ owner.link }} that owns a conversation. Every statement has it as a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -54,14 +54,26 @@ impl OwnerScope for {{ scope_name }} {
     }
 }
 {%- when None %}
+{%- if is_own %}
+//! Who is asking. Conversations have no owner here: [`{{ scope_name }}`] reaches all of them.
+{%- else %}
 //! Who is asking. Conversations have no owner here: whoever has a [`{{ scope_name }}`] reaches all of
 //! them.
+{%- endif %}
 
 use serde_json::{Value, json};
 
 use super::Result;
-{%- if let Some(import) = scope_import %}
+{%- for import in imports %}
 use {{ import }};
+{%- endfor %}
+
+{%- if is_own %}
+
+/// The scope of every call. Calls take it all the same, so that an application which gets owners later
+/// has a place for them everywhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct {{ scope_name }};
 {%- endif %}
 
 /// The owner of every conversation.

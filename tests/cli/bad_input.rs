@@ -454,7 +454,7 @@ fn a_scope_is_a_type_of_the_host() {
     assert_snapshot!(refusals(&Host::library(), &lines), @"
     $ gen persistence conversations
     error: --scope is missing: the type that holds who is asking
-    help: add it, for example `--scope MyApp.Accounts.Scope`; it is created if it does not exist
+    help: add it, for example `--scope MyApp.Accounts.Scope`; where conversations have no owner, `--owner-type none` needs none
     exit 2
 
     $ gen persistence conversations -s ''
@@ -976,7 +976,7 @@ fn a_scope_without_a_readable_owner_lists_what_it_has() {
     let hosts = [
         "pub struct Scope { pub r#type: String, pub id: i64 }\n",
         "pub struct Scope { user_id: i64, pub locale: String }\nimpl Scope { pub fn locale(&self) -> &str { &self.locale } }\n",
-        "pub enum Scope { User(i64), Nobody }\n",
+        "pub enum Scope { Member(i64), Nobody }\n",
         "pub struct Scope;\n",
         "pub struct Team { pub id: i64 }\npub struct Scope { pub team: Team }\n",
     ]
@@ -987,8 +987,8 @@ fn a_scope_without_a_readable_owner_lists_what_it_has() {
       type: String
       id: i64
     looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
-    a scope of `type` and `id` may be any kind of owner
-    help: give it with `--scope-owner`, for example `--scope-owner id`
+    a scope of `type` and `id` may be any kind of owner, and `String` is no enum with a variant `User` that can be read
+    help: give it with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
@@ -1001,8 +1001,10 @@ fn a_scope_without_a_readable_owner_lists_what_it_has() {
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it is an enum without a method that reads something
-    looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
+    error: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
+      Member(i64)
+      Nobody
+    looked for a variant `User` with an id or a user, and for a method `user_id` or `user`
     help: give it with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file
     exit 5
 
@@ -1094,12 +1096,15 @@ fn a_way_to_the_owner_has_to_exist() {
 
     $ gen persistence conversations -s accounts::Scope --scope-owner user
     error: `user` in crate::accounts::Scope is `User`, but the owner's key is taken to be `i64`
-    help: name a way to the `i64` with --scope-owner, for example `user.id`, `user.0` or a method
+    `User` in src/accounts.rs: it has
+      id: i64
+      secret: i64 (private)
+    help: name a way to the `i64` with --scope-owner, for example `user.id`
     exit 5
 
     $ gen persistence conversations -s accounts::Session --scope-owner user.id
-    error: --scope-owner: there is no `crate::accounts::Session` yet to read the owner from
-    help: write that type first, or leave --scope-owner out to have it created
+    error: --scope-owner: there is no `crate::accounts::Session` yet to read the user from
+    help: write that type first, or name one that is there with --scope
     exit 2
     ");
 }
@@ -1109,9 +1114,14 @@ fn a_key_has_to_be_of_the_type_that_the_scope_holds() {
     let sql = "CREATE TABLE users (id BLOB PRIMARY KEY);";
     let other = with_accounts("pub struct Scope { pub user_id: i64 }\n").file("migrations/0001_first.sql", sql);
     let wrapped = with_accounts("pub struct UserId(pub i64);\npub struct Scope { pub user_id: UserId }\n");
+    let hidden = with_accounts("pub struct UserId(u128);\npub struct Scope { pub user_id: UserId }\n");
+    let foreign = with_accounts("pub struct Scope { pub user_id: ulid::Ulid }\n");
+    let text = "gen persistence conversations -s accounts::Scope --owner-id text";
     let all = [
         refusal(&other, PLAIN),
-        refusal(&wrapped, PLAIN),
+        refusal(&wrapped, "gen persistence conversations -s accounts::Scope --scope-owner user_id"),
+        refusal(&hidden, PLAIN),
+        refusal(&foreign, text),
         refusal(&wrapped, "gen persistence conversations -s accounts::Scope --owner-id uuid --scope-owner user_id.0"),
     ];
     assert_snapshot!(all.join("\n"), @"
@@ -1120,9 +1130,23 @@ fn a_key_has_to_be_of_the_type_that_the_scope_holds() {
     help: name a way to the `Uuid` with --scope-owner, another table with --owner-table, or `--owner-table none`
     exit 5
 
+    $ gen persistence conversations -s accounts::Scope --scope-owner user_id
+    error: `user_id` in crate::accounts::Scope is `UserId`, but the owner's key is taken to be `i64`
+    `UserId` in src/accounts.rs: it has
+      0: i64
+    help: name a way to the `i64` with --scope-owner, for example `user_id.0`
+    exit 5
+
     $ gen persistence conversations -s accounts::Scope
     error: `user_id` in crate::accounts::Scope is `UserId`, but the owner's key is taken to be `i64`
-    help: name a way to the `i64` with --scope-owner, for example `user_id.id`, `user_id.0` or a method
+    `UserId` in src/accounts.rs: it has
+      0: u128 (private)
+    help: name a way to the `i64` with --scope-owner, or let `UserId` have one: a method `pub fn get(&self) -> i64`, or `impl From<UserId> for i64`
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope --owner-id text
+    error: `user_id` in crate::accounts::Scope is `ulid::Ulid`, but `--owner-id text` needs `String`
+    help: name a way to the `String` with --scope-owner, for example `user_id.to_string()`, `user_id.0` or a method
     exit 5
 
     $ gen persistence conversations -s accounts::Scope --owner-id uuid --scope-owner user_id.0
@@ -1825,7 +1849,7 @@ fn init_refuses_as_a_host_does() {
     assert_snapshot!(refusals(&Host::empty(), &lines), @"
     $ gen persistence MyApp.Conversations --init
     error: --scope is missing: the type that holds who is asking
-    help: add it, for example `--scope MyApp.Accounts.Scope`; it is created if it does not exist
+    help: add it, for example `--scope MyApp.Accounts.Scope`; where conversations have no owner, `--owner-type none` needs none
     exit 2
 
     $ gen persistence MyApp.Conversations -s Other.Scope --init

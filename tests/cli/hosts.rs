@@ -369,7 +369,7 @@ fn sources_with_crlf_get_more_of_them() {
         .file("src/lib.rs", "//! A library.\r\n\r\npub mod accounts;\r\n")
         .file("src/accounts.rs", "pub struct User;\r\n")
         .file("Cargo.toml", &manifest("my_app", "2024", "").replace('\n', "\r\n"));
-    host.generate(PLAIN);
+    host.generate(&format!("{PLAIN} --create-scope"));
     let files = host.files().into_iter().filter(|(path, _)| !path.starts_with(".sagents"));
     let mixed = files.filter(|(_, bytes)| {
         let text = String::from_utf8_lossy(bytes);
@@ -451,7 +451,7 @@ fn what_stands_on_top_of_a_file_stays_there() {
     let text = "#!/usr/bin/env run\n// Licence: none.\n\n#![forbid(unsafe_code)]\n//! A library.\n//!\n//! It does things.\n\n\
                 use std::fmt;\n\n/// A thing.\npub struct Thing;\n";
     let host = Host::library().file("src/lib.rs", text);
-    host.generate(PLAIN);
+    host.generate(&format!("{PLAIN} --create-scope"));
     assert_snapshot!(host.read("src/lib.rs"), @"
     #!/usr/bin/env run
     // Licence: none.
@@ -623,7 +623,7 @@ fn a_scope_is_added_to_a_module_that_is_there() {
     let host = Host::library()
         .file("src/lib.rs", "pub mod accounts;\n")
         .file("src/accounts.rs", "//! Accounts.\n\npub struct Account;\n");
-    host.generate(PLAIN);
+    host.generate(&format!("{PLAIN} --create-scope"));
     assert_snapshot!(host.read("src/accounts.rs"), @"
     //! Accounts.
 
@@ -681,6 +681,142 @@ fn a_scope_that_names_no_owner_is_enough_without_one() {
 }
 
 #[test]
+fn without_an_owner_a_context_brings_its_scope() {
+    let host = Host::library().file("src/lib.rs", "pub struct Thing;\n");
+    let line = "gen persistence conversations --owner-type none";
+    host.generate(line);
+    assert_snapshot!(host.read("src/conversations/scope.rs"), @r#"
+    //! Who is asking. Conversations have no owner here: [`Everyone`] reaches all of them.
+
+    use serde_json::{Value, json};
+
+    use super::Result;
+
+    /// The scope of every call. Calls take it all the same, so that an application which gets owners later
+    /// has a place for them everywhere.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct Everyone;
+
+    /// The owner of every conversation.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct Owner;
+
+    impl Owner {
+        /// The value of the column `scope`.
+        #[allow(clippy::unused_self, reason = "the same call as with an owner")]
+        pub(super) fn to_json(&self) -> Value {
+            json!({ "type": "none" })
+        }
+    }
+
+    /// A caller. Implement it for every type that a call may be made with.
+    pub trait OwnerScope: Sync {
+        /// The owner whose rows the call may reach.
+        ///
+        /// # Errors
+        ///
+        /// An implementation may refuse a caller.
+        fn owner(&self) -> Result<Owner>;
+    }
+
+    impl OwnerScope for Everyone {
+        fn owner(&self) -> Result<Owner> {
+            Ok(Owner)
+        }
+    }
+
+    impl OwnerScope for Owner {
+        fn owner(&self) -> Result<Owner> {
+            Ok(self.clone())
+        }
+    }
+    "#);
+    assert_eq!(
+        lines_with(&host, "src/conversations.rs", "Everyone"),
+        "pub use self::scope::{Everyone, Owner, OwnerScope};"
+    );
+    assert_eq!(
+        lines_with(&host, "src/conversations/states.rs", "Everyone"),
+        "use super::Everyone;\ntype Scope = Everyone;"
+    );
+    assert!(!host.read("sagents.toml").contains("\nscope ="));
+    assert_a_second_run_changes_nothing(&host, line);
+    assert_a_second_run_changes_nothing(&host, "update");
+    // An owner that comes needs a scope that knows it.
+    let refused = host.sagents("gen persistence conversations --owner-type user");
+    assert!(refused.code == 2 && refused.stderr.contains("--scope is missing"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_new_package_without_an_owner_needs_no_scope() {
+    let host = Host::empty();
+    host.generate("gen persistence MyApp.Conversations --owner-type none --init");
+    assert!(!host.exists("src/accounts.rs"));
+    let main = host.read("src/main.rs");
+    assert!(main.contains("Everyone") && main.contains("let scope = Everyone;"), "{main}");
+}
+
+/// A package beside a workspace of two: a scope that one of them re-exports from the other.
+fn neighbours() -> Host {
+    let shared = "[dependencies]\nshared = { path = \"../shared\" }\n";
+    let web = "[dependencies]\nidentity = { workspace = true }\nkeys = { package = \"shared-keys\", path = \"../../outside/keys\" }\n";
+    Host::empty()
+        .file(
+            "host/Cargo.toml",
+            "[workspace]\nmembers = [\"web\", \"identity\", \"shared\"]\nresolver = \"3\"\n\n\
+             [workspace.dependencies]\nidentity = { path = \"identity\" }\n",
+        )
+        .file("host/web/Cargo.toml", &manifest("web", "2024", &format!("\n{web}")))
+        .file("host/web/src/lib.rs", "pub mod auth;\n")
+        .file("host/web/src/auth.rs", "pub use identity::Caller as Scope;\n\npub struct Login {\n    pub user_id: keys::UserId,\n}\n")
+        .file("host/identity/Cargo.toml", &manifest("identity", "2024", &format!("\n{shared}")))
+        .file("host/identity/src/lib.rs", "mod caller;\n\npub use caller::Caller;\npub use shared::*;\n")
+        .file(
+            "host/identity/src/caller.rs",
+            "use shared::Actor;\n\npub struct Caller {\n    pub actor: Actor,\n}\n",
+        )
+        .file("host/shared/Cargo.toml", &manifest("shared", "2024", ""))
+        .file(
+            "host/shared/src/lib.rs",
+            "#[non_exhaustive]\npub enum Actor {\n    User { id: i64, name: String },\n}\n",
+        )
+        .file("outside/keys/Cargo.toml", &manifest("shared-keys", "2024", ""))
+        .file("outside/keys/src/lib.rs", "pub struct UserId(uuid::Uuid);\n\nimpl UserId {\n    pub fn as_uuid(&self) -> &uuid::Uuid {\n        &self.0\n    }\n}\n")
+}
+
+#[test]
+fn types_of_the_workspace_and_of_path_dependencies_are_read() {
+    for scope in ["crate::auth::Scope", "identity::Caller"] {
+        let host = neighbours();
+        host.generate(&format!("gen persistence conversations -s {scope} --path host/web"));
+        let text = host.read("host/web/src/conversations/scope.rs");
+        // It is named by the crate that the host depends on.
+        let is_imported = text.contains("use identity::Actor;\n") || text.contains("use identity::{Actor, Caller};\n");
+        assert!(is_imported, "{text}");
+        assert!(text.contains("let Actor::User { id, .. } = &self.actor else {\n"), "{text}");
+        assert!(text.contains("Ok(Owner::new(*id))"), "{text}");
+    }
+    let host = neighbours();
+    host.generate("gen persistence conversations -s crate::auth::Login --path host/web");
+    let text = host.read("host/web/src/conversations/scope.rs");
+    assert!(text.contains("Ok(Owner::new(*self.user_id.as_uuid()))"), "{text}");
+}
+
+#[test]
+fn modules_whose_names_start_with_an_underscore_are_read() {
+    let host = Host::library()
+        .file("src/lib.rs", "pub mod models;\n")
+        .file("src/models.rs", "pub mod _entities;\n\npub use _entities::users::Model as Scope;\n")
+        .file("src/models/_entities.rs", "pub mod users;\n")
+        .file("src/models/_entities/users.rs", "pub struct Model {\n    pub user_id: i32,\n}\n");
+    for scope in ["crate::models::Scope", "crate::models::_entities::users::Model", "MyApp.Models.Scope"] {
+        host.generate(&format!("gen persistence conversations -s {scope}"));
+        let text = host.read("src/conversations/scope.rs");
+        assert!(text.contains("i64::from(self.user_id)"), "{text}");
+    }
+}
+
+#[test]
 fn without_wiring_the_lines_are_printed_and_the_hosts_files_stay() {
     let host = Host::library();
     let (manifest, root) = (host.read("Cargo.toml"), host.read("src/lib.rs"));
@@ -718,7 +854,7 @@ fn without_wiring_the_lines_are_printed_and_the_hosts_files_stay() {
 fn without_wiring_a_scope_to_add_is_printed_whole() {
     let host =
         Host::library().file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", "pub struct Account;\n");
-    let run = host.generate(&format!("{PLAIN} --no-wire"));
+    let run = host.generate(&format!("{PLAIN} --no-wire --create-scope"));
     let unwired = run.stdout.lines().skip_while(|line| !line.starts_with("Add to src/accounts.rs"));
     assert_snapshot!(unwired.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n"), @"
     Add to src/accounts.rs:

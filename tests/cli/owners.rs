@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 use crate::support::{Host, Run, manifest};
-use crate::transcript::anonymous;
+use crate::transcript::{anonymous, refusals};
 
 const SCOPE_RS: &str = "src/conversations/scope.rs";
 const BACKFILL: &str = "(SELECT team_id FROM users WHERE users.id = conversation.user_id)";
@@ -175,6 +175,193 @@ fn a_bare_column_that_only_the_conversation_has_is_accepted() {
         host.sagents_in(".", &["gen", "persistence", "MyApp.Conversations", "-t", "team", "--backfill", backfill]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(host.read(SCOPE_RS).contains("Owner::new(self.team.id)"), "{}", host.read(SCOPE_RS));
+}
+
+/// How the owner is read from a scope, with what is imported for it.
+fn reading(accounts: &str, options: &str) -> String {
+    let host = Host::library().file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", accounts);
+    host.generate(&format!("gen persistence conversations -s accounts::Scope {options}"));
+    let text = host.read(SCOPE_RS);
+    let imports = text.lines().filter(|line| line.starts_with("use crate::"));
+    let body = text.lines().skip_while(|line| !line.starts_with("impl OwnerScope for")).skip(2);
+    imports.chain(body.take_while(|line| *line != "    }")).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn the_owner_is_read_from_the_variant_of_an_enum() {
+    let users = "pub struct User {\n    pub id: i64,\n}\n\n";
+    let shapes = [
+        "pub enum Scope {\n    User(i64),\n    Organization(i64),\n    Anonymous,\n}\n",
+        "pub enum Scope {\n    User(User),\n    Organization { id: i64 },\n}\n",
+        "pub enum Scope {\n    User { id: String, admin: bool },\n    Anonymous,\n}\n",
+        "pub enum Scope {\n    User(Option<User>, u8),\n}\n",
+        "pub enum Scope {\n    User(i64),\n}\n",
+        "pub enum Actor {\n    User(User),\n    Job,\n}\n\npub struct Scope {\n    pub actor: Option<Actor>,\n}\n",
+    ];
+    let all = shapes.map(|shape| reading(&format!("{users}{shape}"), ""));
+    assert_snapshot!(all.join("\n"), @"
+    use crate::accounts::Scope;
+            let Self::User(id) = self else {
+                return Err(Error::NoOwner);
+            };
+            Ok(Owner::new(*id))
+
+    use crate::accounts::Scope;
+            let Self::User(user) = self else {
+                return Err(Error::NoOwner);
+            };
+            Ok(Owner::new(user.id))
+
+    use crate::accounts::Scope;
+            let Self::User { id, .. } = self else {
+                return Err(Error::NoOwner);
+            };
+            Ok(Owner::new(id.clone()))
+
+    use crate::accounts::Scope;
+            let Self::User(Some(user), ..) = self else {
+                return Err(Error::NoOwner);
+            };
+            Ok(Owner::new(user.id))
+
+    use crate::accounts::Scope;
+            let Self::User(id) = self;
+            Ok(Owner::new(*id))
+
+    use crate::accounts::{Actor, Scope};
+            let actor = self.actor.as_ref().ok_or(Error::NoOwner)?;
+            let Actor::User(user) = actor else {
+                return Err(Error::NoOwner);
+            };
+            Ok(Owner::new(user.id))
+    ");
+}
+
+#[test]
+fn the_owner_is_read_where_a_kind_says_that_it_is_one() {
+    let kind = "pub enum ScopeKind {\n    User,\n    Organization,\n}\n\n";
+    let all = [
+        reading(&format!("{kind}pub struct Scope {{\n    pub kind: ScopeKind,\n    pub id: i64,\n}}\n"), ""),
+        reading(
+            &format!("{kind}pub struct Scope {{\n    pub r#type: ScopeKind,\n    pub id: Option<String>,\n}}\n"),
+            "--owner-type organization",
+        ),
+        reading(
+            "pub enum Owner {\n    User,\n}\n\npub struct Scope {\n    pub kind: Owner,\n    pub id: i64,\n}\n",
+            "",
+        ),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    use crate::accounts::{Scope, ScopeKind};
+            if !matches!(self.kind, ScopeKind::User) {
+                return Err(Error::NoOwner);
+            }
+            Ok(Owner::new(self.id))
+
+    use crate::accounts::{Scope, ScopeKind};
+            if !matches!(self.r#type, ScopeKind::Organization) {
+                return Err(Error::NoOwner);
+            }
+            Ok(Owner::new(self.id.clone().ok_or(Error::NoOwner)?))
+
+    use crate::accounts::Scope;
+            if !matches!(self.kind, crate::accounts::Owner::User) {
+                return Err(Error::NoOwner);
+            }
+            Ok(Owner::new(self.id))
+    ");
+}
+
+#[test]
+fn of_an_optional_user_and_organization_the_owner_is_read() {
+    let scope = "pub struct User {\n    pub id: i64,\n}\n\npub struct Organization {\n    pub id: i64,\n}\n\n\
+                 pub struct Scope {\n    pub user: Option<User>,\n    pub organization: Option<Organization>,\n}\n";
+    assert_snapshot!([reading(scope, ""), reading(scope, "-t organization")].join("\n"), @"
+    use crate::accounts::Scope;
+            let user = self.user.as_ref().ok_or(Error::NoOwner)?;
+            Ok(Owner::new(user.id))
+
+    use crate::accounts::Scope;
+            let organization = self.organization.as_ref().ok_or(Error::NoOwner)?;
+            Ok(Owner::new(organization.id))
+    ");
+}
+
+#[test]
+fn a_given_way_leads_into_a_variant() {
+    let scope = "pub struct User {\n    pub id: i64,\n    pub team: i64,\n}\n\n\
+                 pub enum Scope {\n    Member(User),\n    Admin(User),\n    Guest { at: String },\n}\n";
+    assert_snapshot!(reading(scope, "--scope-owner Admin.0.id"), @"
+    use crate::accounts::Scope;
+            let Self::Admin(owner) = self else {
+                return Err(Error::NoOwner);
+            };
+            Ok(Owner::new(owner.id))
+    ");
+    let host = Host::library().file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", scope);
+    let line = "gen persistence conversations -s accounts::Scope --scope-owner";
+    let lines = ["Admin", "Admin.1", "Guest.at()", "Nobody.0"].map(|way| format!("{line} {way}"));
+    assert_snapshot!(refusals(&host, &lines.each_ref().map(String::as_str)), @"
+    $ gen persistence conversations -s accounts::Scope --scope-owner Admin
+    error: --scope-owner: `Admin` of `Scope` in src/accounts.rs does not lead to a key; it has
+      Member(User)
+      Admin(User)
+      Guest { at: String }
+    help: name a field of the variant, for example `Admin.0`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --scope-owner Admin.1
+    error: --scope-owner: `Admin` of `Scope` in src/accounts.rs does not lead to a key; it has
+      Member(User)
+      Admin(User)
+      Guest { at: String }
+    help: name a field of the variant, for example `Admin.0`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --scope-owner Guest.at()
+    error: --scope-owner: `Guest` of `Scope` in src/accounts.rs does not lead to a key; it has
+      Member(User)
+      Admin(User)
+      Guest { at: String }
+    help: name a field of the variant, for example `Guest.at`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --scope-owner Nobody.0
+    error: --scope-owner: `crate::accounts::Scope` in src/accounts.rs has no field `Nobody`; it has
+      Member(User)
+      Admin(User)
+      Guest { at: String }
+    help: name one of these, or add `pub fn owner_id(&self)` to `Scope` in that file
+    exit 2
+    ");
+}
+
+#[test]
+fn the_owner_is_read_from_inside_the_type_of_its_id() {
+    let scope = "pub struct Scope {\n    pub user_id: UserId,\n}\n\n";
+    let tables = [
+        ("pub struct UserId(pub Uuid);\n", "--owner-id uuid"),
+        (
+            "#[derive(Clone, Copy)]\npub struct UserId(Uuid);\n\nimpl From<UserId> for Uuid {\n    fn from(id: UserId) -> Self {\n        id.0\n    }\n}\n",
+            "--owner-id uuid",
+        ),
+        ("pub struct UserId(u128);\n\nimpl std::fmt::Display for UserId {}\n", "--owner-id text"),
+    ];
+    let all = tables.map(|(id, options)| reading(&format!("use uuid::Uuid;\n\n{scope}{id}"), options));
+    let fallible = "pub struct Scope;\n\nimpl Scope {\n    pub fn user_id(&self) -> Result<i64, Expired> {\n        todo!()\n    }\n}\n";
+    assert_snapshot!([all.join("\n"), reading(fallible, "")].join("\n"), @"
+    use crate::accounts::Scope;
+            Ok(Owner::new(self.user_id.0))
+
+    use crate::accounts::Scope;
+            Ok(Owner::new(Uuid::from(self.user_id)))
+
+    use crate::accounts::Scope;
+            Ok(Owner::new(self.user_id.to_string()))
+
+    use crate::accounts::Scope;
+            Ok(Owner::new(self.user_id().map_err(|_| Error::NoOwner)?))
+    ");
 }
 
 /// The blocks of a section of the README, each with its language.

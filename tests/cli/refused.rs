@@ -335,6 +335,90 @@ fn a_public_scope_may_be_in_a_private_module() {
 }
 
 #[test]
+fn a_scope_is_visible_where_it_is_used() {
+    const SCOPE: &str = "pub struct Scope {\n    pub user_id: i64,\n}\n";
+    let nested = |accounts: &str| with_accounts(accounts).file("src/accounts/extractor.rs", SCOPE);
+    let line = "gen persistence conversations -s accounts::extractor::Scope";
+    let all = [
+        refusal(&nested("mod extractor;\n"), line),
+        refusal(&nested("mod extractor;\n\npub use extractor::Scope;\n"), line),
+        refusal(&nested("mod extractor;\n\nuse extractor::Scope;\n"), PLAIN),
+        refusal(&nested("mod extractor;\n\npub struct User;\n"), &format!("{line}d --create-scope")),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    $ gen persistence conversations -s accounts::extractor::Scope
+    error: --scope: `crate::accounts::extractor::Scope` cannot be named in `crate::conversations`: `mod extractor` in src/accounts.rs is private
+    help: write `pub(crate) mod extractor;` in src/accounts.rs, or re-export `Scope` from a module that is visible
+    exit 5
+
+    $ gen persistence conversations -s accounts::extractor::Scope
+    error: --scope: `crate::accounts::extractor::Scope` cannot be named in `crate::conversations`: `mod extractor` in src/accounts.rs is private
+    help: name it as it is visible there, with `--scope crate::accounts::Scope`
+    exit 5
+
+    $ gen persistence conversations -s accounts::Scope
+    error: --scope: `crate::accounts::Scope` cannot be named in `crate::conversations`: the import of `Scope` in src/accounts.rs is private
+    help: write `pub(crate) use extractor::Scope;` in src/accounts.rs, or re-export `Scope` from a module that is visible
+    exit 5
+
+    $ gen persistence conversations -s accounts::extractor::Scoped --create-scope
+    error: --scope: `crate::accounts::extractor::Scoped` cannot be named in `crate::conversations`: `mod extractor` in src/accounts.rs is private
+    help: write `pub(crate) mod extractor;` in src/accounts.rs, or re-export `Scoped` from a module that is visible
+    exit 5
+    ");
+
+    nested("pub(crate) mod extractor;\n").generate(line);
+    nested("mod extractor;\n").generate("gen persistence accounts::conversations -s accounts::extractor::Scope");
+}
+
+#[test]
+fn a_scope_that_does_not_exist_is_not_written_by_mistake() {
+    let host = Host::library()
+        .file("src/lib.rs", "pub mod auth;\npub mod accounts;\n")
+        .file("src/auth.rs", "pub struct AuthUser {\n    pub user_id: i64,\n}\n\npub enum Kind {}\n")
+        .file("src/accounts.rs", "pub mod model {\n    pub type Account = u8;\n}\n");
+    let refused = refusals(
+        &host,
+        &[
+            "gen persistence conversations -s crate::x::AuthUser",
+            "gen persistence conversations -s crate::auth::AuthUsr",
+            "gen persistence conversations -s crate::accounts::Account",
+            "gen persistence conversations -s Everything",
+        ],
+    );
+    assert_snapshot!(refused, @"
+    $ gen persistence conversations -s crate::x::AuthUser
+    error: --scope: there is no `crate::x::AuthUser`; the nearest is `crate::auth::AuthUser`
+    help: name it with --scope, or have it written with --create-scope
+    exit 5
+
+    $ gen persistence conversations -s crate::auth::AuthUsr
+    error: --scope: there is no `crate::auth::AuthUsr`; the nearest is `crate::auth::AuthUser`
+    help: name it with --scope, or have it written with --create-scope
+    exit 5
+
+    $ gen persistence conversations -s crate::accounts::Account
+    error: --scope: there is no `crate::accounts::Account`; the nearest is `crate::accounts::model::Account`
+    help: name it with --scope, or have it written with --create-scope
+    exit 5
+
+    $ gen persistence conversations -s Everything
+    error: --scope: there is no `crate::Everything`
+    help: name a type that is there with --scope, or have it written with --create-scope
+    exit 5
+    ");
+
+    // What the generator wrote is no mistake, nor is what it is asked to write.
+    host.generate("gen persistence conversations -s crate::x::Scope --create-scope");
+    assert!(host.read("src/x.rs").contains("pub struct Scope {"));
+    assert!(!host.read("sagents.toml").contains("create-scope"));
+    assert!(host.generate("gen persistence conversations -s crate::x::Scope").stdout.starts_with("Up to date: "));
+    host.generate("gen persistence conversations -t team --backfill 1");
+    assert!(host.read("src/x.rs").contains("pub team_id: i64"));
+    assert_eq!(host.sagents("check").code, 0);
+}
+
+#[test]
 fn a_scope_goes_from_thread_to_thread() {
     let hosts = [
         "use std::rc::Rc;\npub struct Scope { pub user_id: i64, pub cache: Rc<str> }\n",
@@ -447,7 +531,7 @@ fn macros_that_make_no_type_do_not_stand_in_the_way_of_a_scope() {
         "#[derive(Debug, serde::Serialize)]\npub struct User;\n\n#[tracing::instrument(skip(scope))]\npub fn login(scope: u8) {}\n",
     ] {
         let host = with_accounts(source);
-        host.generate(PLAIN);
+        host.generate(&format!("{PLAIN} --create-scope"));
         assert!(host.read("src/accounts.rs").contains("pub struct Scope {"), "{source}");
     }
 }

@@ -91,7 +91,8 @@ fn the_help_of_the_generator_is_complete() {
       -V, --version  Print version
 
     Owner:
-      -s, --scope <TYPE>         The host's scope type: who is asking. Created if it does not exist
+      -s, --scope <TYPE>         The host's scope type: who is asking. Not needed with `--owner-type
+                                 none`
       -t, --owner-type <NAME>    Who owns a conversation: user, account, team, org, none, or any other
                                  identifier [default: user]
       -f, --owner-field <NAME>   The owner's column and Rust field [default: <owner type>_id]
@@ -102,6 +103,8 @@ fn the_help_of_the_generator_is_complete() {
                                  migrations or the scope]
           --scope-owner <PATH>   How the owner's id is read from the scope, for example `user.id`
                                  [default: read from the scope's source]
+          --create-scope         Write the scope type if it does not exist. With --init, and in a
+                                 package without any type, that needs no flag
 
     Database:
           --table-prefix <PREFIX>  What the tables' names start with [default: sagents_]
@@ -153,6 +156,9 @@ fn the_long_help_of_the_generator_has_examples() {
       # Owned by a team, read from the scope by hand; see the plan first
       sagents gen persistence crate::chat::conversations -s crate::auth::Session \
         -t team --scope-owner 'membership.team_id' --dry-run
+
+      # An application with one user: conversations have no owner, and there is no scope to name
+      sagents gen persistence conversations --owner-type none
 
       # Rerun: from users to teams, keeping every row
       sagents gen persistence MyApp.Conversations --owner-type team \

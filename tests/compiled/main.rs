@@ -153,16 +153,19 @@ const MATRIX: &[(&str, &str)] = &[
         "crate::chat::conversations --scope matrix::scopes::AccountScope --owner-type account --table-prefix my_app_ai_",
         "self.account_id.clone().ok_or(Error::NoOwner)?",
     ),
-    ("team_chats --scope crate::scopes::TeamScope --owner-type team --table-prefix team_", "self.team_id()"),
-    ("org_chats --scope crate::scopes::OrgScope --owner-type org --table-prefix org_", "self.org_id().to_string()"),
-    ("notes --scope crate::scopes::Scope --owner-type none --table-prefix=", "Ok(Owner)"),
+    (
+        "team_chats --scope crate::scopes::TeamScope --owner-type team --table-prefix team_",
+        "map_err(|_| Error::NoOwner)?",
+    ),
+    ("org_chats --scope crate::scopes::OrgScope --owner-type org --table-prefix org_", "self.org_id.to_string()"),
+    ("notes --owner-type none --table-prefix=", "impl OwnerScope for Everyone"),
     (
         "company_chats --scope crate::scopes::CompanyScope --owner-type company --table-prefix company_",
-        "i64::from(self.company_id)",
+        "let Self::Company(id) = self else {",
     ),
     (
         "logins --scope crate::scopes::Session --owner-table user --table-prefix login_",
-        "self.current_user.as_ref().ok_or(Error::NoOwner)?",
+        "Uuid::from(current_user.user_id)",
     ),
     (
         "devices --scope crate::scopes::DeviceScope --owner-type device --owner-id uuid --table-prefix device_",
@@ -170,15 +173,15 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     (
         "guests --scope crate::scopes::GuestScope --owner-type guest --owner-table none --table-prefix guest_",
-        "*guest.id()",
+        "let Self::Guest(guest) = self else {",
     ),
     (
         "tenants --scope crate::scopes::Owner --owner-type tenant --table-prefix tenant_",
-        "impl OwnerScope for crate::scopes::Owner",
+        "matches!(self.r#type, crate::scopes::Role::Tenant)",
     ),
     (
-        "visitors --scope identity::Caller --owner-type visitor --scope-owner visitor_id() --table-prefix visitor_",
-        "use identity::Caller;",
+        "visitors --scope identity::Caller --owner-type visitor --table-prefix visitor_",
+        "let Self::Visitor { id, .. } = self else {",
     ),
     ("clients --scope crate::scopes::ClientScope --owner-type client --table-prefix client_", "self.client_id()"),
 ];
@@ -286,11 +289,7 @@ fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
     compiled.generate("binary", of_users);
     assert!(host.exists("binary/src/conversations/mod.rs"));
     assert!(host.read("binary/src/conversations/tests/database.rs").contains(r#"CREATE TABLE "user" ("user_id" BLOB"#));
-    compiled.generate(
-        "binary",
-        "gen persistence archive --scope crate::accounts::scope::Scope --owner-type none --table-prefix archive_ \
-         --no-tests",
-    );
+    compiled.generate("binary", "gen persistence archive --owner-type none --table-prefix archive_ --no-tests");
     compiled.generate("binary_on_postgres", &format!("{of_users} --database postgres"));
     let tables = host.read("binary_on_postgres/src/conversations/tests/database.rs");
     assert!(tables.contains(r#"CREATE TABLE "user" ("user_id" UUID"#), "{tables}");

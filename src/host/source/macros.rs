@@ -46,12 +46,12 @@ impl Reader<'_> {
     }
 
     /// The rules of a macro of the crate.
-    fn rules(&self, place: &Place, called: &str) -> Result<Option<TokenStream>> {
+    pub(super) fn rules(&self, place: &Place, called: &str) -> Result<Option<TokenStream>> {
         if let Some(rules) = rules_in(&place.syntax.items, called) {
             return Ok(Some(rules));
         }
-        for file in self.sources()? {
-            let Ok(Some(text)) = self.tree.read(&file) else { continue };
+        for file in self.sources(place.home.krate)? {
+            let Ok(Some(text)) = self.source.tree.read(&file) else { continue };
             if text.contains("macro_rules!")
                 && let Ok(source) = modules::parse(&file, &text)
                 && let Some(rules) = rules_in(&source.items, called)
@@ -182,7 +182,7 @@ const TRAITS_ONLY: &[&str] = &[
 ];
 
 /// Whether a word is among tokens, also inside a string.
-fn mentions(tokens: &TokenStream, name: &str) -> bool {
+pub(super) fn mentions(tokens: &TokenStream, name: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Ident(ident) => ident == name,
         TokenTree::Group(group) => mentions(&group.stream(), name),

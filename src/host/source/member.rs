@@ -34,9 +34,9 @@ impl Member {
     }
 }
 
-/// The accesses that `--scope-owner` names.
-pub(super) fn parse(text: &str) -> Result<Vec<Member>> {
-    text.split('.').map(|part| member(part.trim()).ok_or_else(|| malformed(text, part))).collect()
+/// The accesses that a flag names.
+pub(super) fn parse(flag: &str, text: &str) -> Result<Vec<Member>> {
+    text.split('.').map(|part| member(part.trim()).ok_or_else(|| malformed(flag, text, part))).collect()
 }
 
 fn member(part: &str) -> Option<Member> {
@@ -54,15 +54,12 @@ fn member(part: &str) -> Option<Member> {
     (is_index || is_name).then(|| Member::new(kind, name))
 }
 
-fn malformed(text: &str, part: &str) -> Failure {
+fn malformed(flag: &str, text: &str, part: &str) -> Failure {
     let what = if part.trim().is_empty() {
-        format!("--scope-owner: `{}` has an empty part", text.escape_debug())
+        format!("{flag}: `{}` has an empty part", text.escape_debug())
     } else {
         let part = part.trim().escape_debug();
-        format!(
-            "--scope-owner: `{part}` in `{}` is neither a field nor a method without arguments",
-            text.escape_debug()
-        )
+        format!("{flag}: `{part}` in `{}` is neither a field nor a method without arguments", text.escape_debug())
     };
     Failure::usage(what).help(
         "write the accesses from the scope to the id, for example `user.id` or `user_id()`; \

@@ -1,5 +1,5 @@
-//! The reader of the host's crate: what a name means in a module, through `mod`, `use` and files. A module is
-//! read once; a name that leads to another crate or into a macro ends there.
+//! The reader of the host's crate, and of those that are beside it on the disk: what a name means in a module, through
+//! `mod`, `use` and files. A module is read once; a name that leads to any other crate or into a macro ends there.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,22 +10,42 @@ use syn::Item;
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 
+use super::Source;
 use crate::failure::Result;
-use crate::host::modules::{self, Crate, Found};
-use crate::names::{ModulePath, Name};
-use crate::tree::Tree;
+use crate::host::modules::{self, Found};
+use crate::names::Name;
 
 /// How many re-exports and aliases are followed before the search gives up.
 pub(super) const FUEL: usize = 16;
 
 pub(super) struct Reader<'a> {
-    pub(super) tree: &'a Tree,
-    krate: &'a Crate,
-    pub(super) context: &'a ModulePath,
+    pub(super) source: Source<'a>,
     /// Names that modules behind a `*` are known not to have, or are just being asked for.
-    missing: RefCell<BTreeSet<(Vec<Name>, String)>>,
+    missing: RefCell<BTreeSet<(Home, String)>>,
     /// Modules that were read before; nothing for one that is not there.
-    places: RefCell<BTreeMap<Vec<Name>, Option<Place>>>,
+    places: RefCell<BTreeMap<Home, Option<Place>>>,
+}
+
+/// The place of a module: its crate, as one of those that can be read, and its path there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Home {
+    pub(super) krate: usize,
+    pub(super) path: Vec<Name>,
+}
+
+impl Home {
+    /// A module of the host's own crate.
+    pub(super) fn own(path: &[Name]) -> Self {
+        Self { krate: 0, path: path.to_vec() }
+    }
+
+    pub(super) fn root(krate: usize) -> Self {
+        Self { krate, path: Vec::new() }
+    }
+
+    pub(super) fn child(&self, name: Name) -> Self {
+        Self { krate: self.krate, path: [self.path.as_slice(), &[name]].concat() }
+    }
 }
 
 /// What a name means in a module.
@@ -39,14 +59,14 @@ pub(super) enum Meaning {
     /// Something that cannot be read, or that is no type.
     Hidden,
     /// Nothing of that name is written there, but this macro or attribute may make it.
-    Made(String),
+    Made(Place, String),
     Absent,
 }
 
-/// A module of the host's crate, with the syntax of the file that it is in.
+/// A module with the syntax of the file that it is in.
 #[derive(Clone)]
 pub(super) struct Place {
-    pub(super) path: Vec<Name>,
+    pub(super) home: Home,
     /// How many segments of the path lead to the file; the rest are inline modules in it.
     pub(super) base: usize,
     pub(super) file: Utf8PathBuf,
@@ -56,7 +76,7 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn items(&self) -> &[Item] {
         let mut items = self.syntax.items.as_slice();
-        for name in &self.path[self.base..] {
+        for name in &self.home.path[self.base..] {
             let inline = items.iter().find_map(|item| match item {
                 Item::Mod(module) if is(&module.ident, name.as_str()) => module.content.as_ref(),
                 _ => None,
@@ -68,23 +88,23 @@ impl Place {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(tree: &'a Tree, krate: &'a Crate, context: &'a ModulePath) -> Self {
-        Self { tree, krate, context, missing: RefCell::default(), places: RefCell::default() }
+    pub(super) fn new(source: Source<'a>) -> Self {
+        Self { source, missing: RefCell::default(), places: RefCell::default() }
     }
 
     /// Follows a path that is written in the module `from`. Of variants under `cfg` it takes the first.
-    pub(super) fn walk(&self, from: &[Name], path: &[String], fuel: usize) -> Result<Meaning> {
+    pub(super) fn walk(&self, from: &Home, path: &[String], fuel: usize) -> Result<Meaning> {
         Ok(self.variants(from, path, fuel)?.swap_remove(0))
     }
 
     /// As [`Reader::walk`], with every variant of what the path ends at. There is at least one.
-    pub(super) fn variants(&self, from: &[Name], path: &[String], fuel: usize) -> Result<Vec<Meaning>> {
-        let mut module = from.to_vec();
+    pub(super) fn variants(&self, from: &Home, path: &[String], fuel: usize) -> Result<Vec<Meaning>> {
+        let mut module = from.clone();
         let mut rest = path;
         while let [first, tail @ ..] = rest {
             match first.as_str() {
-                "crate" => module.clear(),
-                "super" => drop(module.pop()),
+                "crate" => module.path.clear(),
+                "super" => drop(module.path.pop()),
                 "self" => {}
                 _ => break,
             }
@@ -94,6 +114,9 @@ impl<'a> Reader<'a> {
         let Some(mut here) = self.module(&module)? else { return Ok(vec![Meaning::Absent]) };
         for (index, name) in rest.iter().enumerate() {
             let tail = &rest[index + 1..];
+            if relative && index == 0 && self.neighbour(&here, name).is_some() && !self.names(&here, name)? {
+                return self.outside(&here, rest, fuel);
+            }
             let mut entries = self.entries(&here, name, fuel)?;
             if tail.is_empty() && entries.len() > 1 {
                 return Ok(entries);
@@ -115,6 +138,29 @@ impl<'a> Reader<'a> {
         Ok(vec![Meaning::Module(here)])
     }
 
+    /// Whether a module gives a meaning to a name itself.
+    fn names(&self, place: &Place, name: &str) -> Result<bool> {
+        let is_imported = imports(place.items()).iter().any(|import| import.name.as_deref() == Some(name));
+        Ok(is_imported || !self.declared(place, name)?.is_empty())
+    }
+
+    /// Follows a path that starts with the name of a crate that the crate of a module depends on.
+    fn outside(&self, from: &Place, path: &[String], fuel: usize) -> Result<Vec<Meaning>> {
+        let known = path.split_first().and_then(|(first, rest)| Some((self.neighbour(from, first)?, rest)));
+        match (known, fuel.checked_sub(1)) {
+            (Some((krate, rest)), Some(fuel)) => {
+                let rest = [&["crate".to_owned()], rest].concat();
+                self.variants(&Home::root(krate), &rest, fuel)
+            }
+            _ => Ok(vec![Meaning::External(path.to_vec())]),
+        }
+    }
+
+    /// The crate of this name that the crate of a module depends on, if it can be read.
+    fn neighbour(&self, from: &Place, name: &str) -> Option<usize> {
+        self.source.crates[from.home.krate].dependencies.get(name).copied()
+    }
+
     /// What a name means in a module: declared there or imported by name, in every variant; else imported by `*`,
     /// or made by a macro.
     fn entries(&self, place: &Place, name: &str, fuel: usize) -> Result<Vec<Meaning>> {
@@ -124,9 +170,9 @@ impl<'a> Reader<'a> {
         for import in imports.iter().filter(|import| import.name.as_deref() == Some(name)) {
             // `use uuid;` would otherwise import itself.
             if import.external || import.path == [name] {
-                entries.push(Meaning::External(import.path.clone()));
+                entries.extend(self.outside(place, &import.path, fuel)?);
             } else {
-                entries.extend(self.variants(&place.path, &import.path, fuel)?);
+                entries.extend(self.variants(&place.home, &import.path, fuel)?);
             }
         }
         if entries.len() > 1 {
@@ -141,12 +187,13 @@ impl<'a> Reader<'a> {
                 entry => return Ok(vec![entry]),
             }
         }
-        Ok(vec![self.maker(place, name)?.map_or(Meaning::Absent, Meaning::Made)])
+        let maker = self.maker(place, name)?;
+        Ok(vec![maker.map_or(Meaning::Absent, |maker| Meaning::Made(place.clone(), maker))])
     }
 
     /// What keeps a module from having a name in another module: its file and line, and what it is.
     pub(super) fn occupant(&self, module: &[Name], name: &Name) -> Result<Option<(Utf8PathBuf, usize, &'static str)>> {
-        let Some(place) = self.module(module)? else { return Ok(None) };
+        let Some(place) = self.module(&Home::own(module))? else { return Ok(None) };
         for item in place.items() {
             let (ident, what) = match item {
                 Item::Struct(item) => (&item.ident, "a struct"),
@@ -174,7 +221,7 @@ impl<'a> Reader<'a> {
         for import in imports(std::slice::from_ref(item)) {
             if import.name.as_deref() == Some(name) {
                 let is_crate = import.external || import.path == [name];
-                return Ok(is_crate || !matches!(self.walk(&place.path, &import.path, FUEL)?, Meaning::Absent));
+                return Ok(is_crate || !matches!(self.walk(&place.home, &import.path, FUEL)?, Meaning::Absent));
             }
         }
         Ok(false)
@@ -206,26 +253,48 @@ impl<'a> Reader<'a> {
         Ok(entries)
     }
 
+    /// The names of the types that are written in a module, and the modules below it.
+    pub(super) fn declared_in(&self, place: &Place) -> (Vec<String>, Vec<Home>) {
+        let (mut types, mut inner) = (Vec::new(), Vec::new());
+        for item in place.items() {
+            match item {
+                Item::Struct(syn::ItemStruct { ident, .. })
+                | Item::Enum(syn::ItemEnum { ident, .. })
+                | Item::Union(syn::ItemUnion { ident, .. })
+                | Item::Type(syn::ItemType { ident, .. }) => types.push(ident.unraw().to_string()),
+                Item::Mod(module) if !is_test(&module.attrs) => {
+                    inner.extend(name_of(&module.ident).map(|name| place.home.child(name)));
+                }
+                _ => {}
+            }
+        }
+        (types, inner)
+    }
+
     fn child(&self, place: &Place, module: &syn::ItemMod) -> Result<Meaning> {
         let Some(name) = name_of(&module.ident) else { return Ok(Meaning::Hidden) };
-        let path = [place.path.as_slice(), &[name]].concat();
+        let home = place.home.child(name);
         if module.content.is_some() {
-            return Ok(Meaning::Module(Place { path, ..place.clone() }));
+            return Ok(Meaning::Module(Place { home, ..place.clone() }));
         }
         // The files of a `mod b;` inside an inline module are not looked for.
-        let file = self.module(&path)?.filter(|inner| inner.base == path.len());
+        let file = self.module(&home)?.filter(|inner| inner.base == home.path.len());
         Ok(file.map_or(Meaning::Hidden, Meaning::Module))
     }
 
-    fn behind_glob(&self, place: &Place, import: &Import, name: &str, fuel: usize) -> Result<Meaning> {
-        let target = if import.external { Meaning::Hidden } else { self.walk(&place.path, &import.path, fuel)? };
+    pub(super) fn behind_glob(&self, place: &Place, import: &Import, name: &str, fuel: usize) -> Result<Meaning> {
+        let target = if import.external {
+            self.outside(place, &import.path, fuel)?.swap_remove(0)
+        } else {
+            self.walk(&place.home, &import.path, fuel)?
+        };
         let inner = match target {
             Meaning::Module(inner) => inner,
             // A prelude that is imported for private use exports nothing.
-            Meaning::External(_) | Meaning::Hidden if import.public => return Ok(Meaning::Hidden),
+            Meaning::External(_) | Meaning::Hidden if import.is_public() => return Ok(Meaning::Hidden),
             _ => return Ok(Meaning::Absent),
         };
-        let key = (inner.path.clone(), name.to_owned());
+        let key = (inner.home.clone(), name.to_owned());
         if !self.missing.borrow_mut().insert(key.clone()) {
             return Ok(Meaning::Absent);
         }
@@ -236,57 +305,80 @@ impl<'a> Reader<'a> {
         Ok(entry)
     }
 
-    /// The files that may be modules of the crate.
-    pub(super) fn sources(&self) -> Result<Vec<Utf8PathBuf>> {
-        let directory = self.krate.root.parent().unwrap_or(Utf8Path::new(""));
-        let files = self.tree.sources(directory)?;
+    /// The files that may be modules of a crate.
+    pub(super) fn sources(&self, krate: usize) -> Result<Vec<Utf8PathBuf>> {
+        let directory = self.source.crates[krate].krate.root.parent().unwrap_or(Utf8Path::new(""));
+        let files = self.source.tree.sources(directory)?;
         Ok(files.into_iter().filter(|file| file.extension() == Some("rs")).collect())
     }
 
-    fn module(&self, path: &[Name]) -> Result<Option<Place>> {
-        if let Some(known) = self.places.borrow().get(path) {
+    pub(super) fn module(&self, home: &Home) -> Result<Option<Place>> {
+        if let Some(known) = self.places.borrow().get(home) {
             return Ok(known.clone());
         }
-        let place = self.load(path)?;
-        self.places.borrow_mut().insert(path.to_vec(), place.clone());
+        // What is wrong with another crate is not for this run to report.
+        let place = match self.load(home) {
+            Err(_) if home.krate != 0 => None,
+            place => place?,
+        };
+        self.places.borrow_mut().insert(home.clone(), place.clone());
         Ok(place)
     }
 
-    fn load(&self, path: &[Name]) -> Result<Option<Place>> {
-        for base in (0..=path.len()).rev() {
+    fn load(&self, home: &Home) -> Result<Option<Place>> {
+        let Source { tree, crates, .. } = self.source;
+        let krate = &crates[home.krate].krate;
+        for base in (0..=home.path.len()).rev() {
             let file = match base {
-                0 => self.krate.root.clone(),
-                _ => match modules::find(self.tree, self.krate, &path[..base])? {
+                0 => krate.root.clone(),
+                _ => match modules::find(tree, krate, &home.path[..base])? {
                     Found::Module(module) => module.file,
                     Found::Inline { .. } => continue,
                     Found::Missing { .. } => return Ok(None),
                 },
             };
-            let text = self.tree.read(&file)?.unwrap_or_default();
+            let text = tree.read(&file)?.unwrap_or_default();
             let syntax = Rc::new(modules::parse(&file, &text)?);
-            return Ok(Some(Place { path: path.to_vec(), base, file, syntax }));
+            return Ok(Some(Place { home: home.clone(), base, file, syntax }));
         }
         Ok(None)
     }
 }
 
 /// One name that a `use` brings in.
-struct Import {
+pub(super) struct Import {
     /// Nothing for `*`.
-    name: Option<String>,
+    pub(super) name: Option<String>,
     path: Vec<String>,
     /// It starts with `::`.
     external: bool,
-    public: bool,
+    pub(super) visibility: syn::Visibility,
 }
 
-fn imports(items: &[Item]) -> Vec<Import> {
+impl Import {
+    /// What is imported, as Rust source.
+    pub(super) fn shown(&self) -> String {
+        let (start, path) = (if self.external { "::" } else { "" }, self.path.join("::"));
+        match &self.name {
+            None => format!("{start}{path}::*"),
+            Some(name) if self.path.last() == Some(name) => format!("{start}{path}"),
+            Some(name) => format!("{start}{path} as {name}"),
+        }
+    }
+
+    fn is_public(&self) -> bool {
+        !matches!(self.visibility, syn::Visibility::Inherited)
+    }
+}
+
+pub(super) fn imports(items: &[Item]) -> Vec<Import> {
     let mut imports = Vec::new();
     for item in items {
         if let Item::Use(item) = item {
             let external = item.leading_colon.is_some();
-            let public = !matches!(item.vis, syn::Visibility::Inherited);
-            flatten(&item.tree, &[], &mut |name, path| imports.push(Import { name, path, external, public }));
+            flatten(&item.tree, &[], &mut |name, path| {
+                imports.push(Import { name, path, external, visibility: item.vis.clone() });
+            });
         }
     }
     imports
@@ -317,7 +409,7 @@ pub(super) fn is_test(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-fn is(ident: &syn::Ident, name: &str) -> bool {
+pub(super) fn is(ident: &syn::Ident, name: &str) -> bool {
     ident.unraw() == name
 }
 

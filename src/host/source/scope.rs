@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use syn::{Item, Type, TypeParamBound, Visibility};
 
-use super::reader::{FUEL, Meaning, Place, Reader};
+use super::reader::{FUEL, Home, Meaning, Place, Reader};
 use super::types::{Written, arguments, last_segment, show};
 use crate::failure::{Failure, Result};
-use crate::names::{Name, TypePath};
+use crate::names::TypePath;
 
 impl Reader<'_> {
     pub(super) fn check_scope(&self, scope: &TypePath, place: &Place, item: &Item) -> Result<()> {
@@ -52,7 +52,7 @@ impl Reader<'_> {
         seen: &mut Seen,
     ) -> Result<Option<(String, String)>> {
         for (name, ty) in parts(item) {
-            let written = Written { ty: ty.clone(), module: place.path.clone() };
+            let written = Written { ty: ty.clone(), home: place.home.clone() };
             if let Some(holds) = self.bound(&written, needs, seen)? {
                 return Ok(Some((name, holds)));
             }
@@ -70,20 +70,20 @@ impl Reader<'_> {
             Type::Slice(slice) => self.bound(&written.part(&slice.elem), needs, seen),
             Type::Tuple(tuple) => self.any_bound(&written, tuple.elems.iter(), needs, seen),
             Type::TraitObject(object) => {
-                let is_bound = self.lacks(&object.bounds.iter().collect::<Vec<_>>(), &written.module, needs)?;
+                let is_bound = self.lacks(&object.bounds.iter().collect::<Vec<_>>(), &written.home, needs)?;
                 Ok(is_bound.then(|| show(&written.ty)))
             }
             Type::Path(_) => match self.entry_of(&written)? {
                 Meaning::Type(place, item) => {
                     let name = last_segment(&written.ty).unwrap_or_default();
-                    if is_declared_safe(&place, &item) || !seen.insert((place.path.clone(), name, needs)) {
+                    if is_declared_safe(&place, &item) || !seen.insert((place.home.clone(), name, needs)) {
                         return Ok(None);
                     }
                     Ok(self.bound_part(&place, &item, needs, seen)?.map(|(_, holds)| holds))
                 }
                 Meaning::External(path) => self.bound_outside(&written, &path, needs, seen),
                 // A name that every module has.
-                Meaning::Absent | Meaning::Made(_) => {
+                Meaning::Absent | Meaning::Made(..) => {
                     self.bound_outside(&written, &Vec::from_iter(last_segment(&written.ty)), needs, seen)
                 }
                 _ => Ok(None),
@@ -142,20 +142,20 @@ impl Reader<'_> {
     }
 
     /// Whether a trait object lacks what is needed: it has no `Send` or `Sync`, and every trait is one that is known.
-    fn lacks(&self, bounds: &[&TypeParamBound], module: &[Name], needs: Needs) -> Result<bool> {
-        let mut open: Vec<_> = bounds.iter().map(|bound| ((*bound).clone(), module.to_vec())).collect();
+    fn lacks(&self, bounds: &[&TypeParamBound], home: &Home, needs: Needs) -> Result<bool> {
+        let mut open: Vec<_> = bounds.iter().map(|bound| ((*bound).clone(), home.clone())).collect();
         let (mut is_send, mut is_sync) = (false, needs == Needs::Send);
         let mut fuel = FUEL;
-        while let Some((bound, module)) = open.pop() {
+        while let Some((bound, home)) = open.pop() {
             let TypeParamBound::Trait(bound) = bound else { continue };
             let ty = Type::Path(syn::TypePath { attrs: Vec::new(), qself: None, path: bound.path });
             let name = last_segment(&ty).unwrap_or_default();
-            match self.entry_of(&Written { ty, module })? {
+            match self.entry_of(&Written { ty, home })? {
                 _ if name == "Send" => is_send = true,
                 _ if name == "Sync" => is_sync = true,
                 Meaning::Trait(place, item) if fuel > 0 => {
                     fuel -= 1;
-                    open.extend(item.supertraits.iter().map(|bound| (bound.clone(), place.path.clone())));
+                    open.extend(item.supertraits.iter().map(|bound| (bound.clone(), place.home.clone())));
                 }
                 _ if STAYING.contains(&name.as_str()) => {}
                 _ => return Ok(false),
@@ -180,7 +180,7 @@ enum Needs {
 }
 
 /// The types that were looked into already, so that one inside itself is no endless search.
-type Seen = BTreeSet<(Vec<Name>, String, Needs)>;
+type Seen = BTreeSet<(Home, String, Needs)>;
 
 /// Everything that a value may hold, by name.
 fn parts(item: &Item) -> Vec<(String, &Type)> {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::host::modules::ModuleStyle;
+use crate::key::KeyType;
 use crate::names::Name;
 
 const CONTEXT: &str = "conversations";
@@ -12,8 +13,9 @@ fn tree(files: &[(&str, &str)]) -> Tree {
     tree
 }
 
-fn krate() -> Crate {
-    Crate { root: "src/lib.rs".into(), library: true, style: ModuleStyle::Flat }
+fn crates() -> Vec<Readable> {
+    let krate = Crate { root: "src/lib.rs".into(), library: true, style: ModuleStyle::Flat };
+    vec![Readable { krate, dependencies: BTreeMap::new() }]
 }
 
 fn context() -> ModulePath {
@@ -24,15 +26,19 @@ fn scope() -> TypePath {
     TypePath::parse("--scope", "crate::accounts::Scope", "my_app", &[]).unwrap()
 }
 
+fn looked_up(tree: &Tree) -> Lookup {
+    Source { tree, crates: &crates(), context: &context() }.lookup(&scope()).unwrap()
+}
+
 fn found(tree: &Tree) -> Option<Definition> {
-    match lookup(tree, &krate(), &scope(), &context()).unwrap() {
+    match looked_up(tree) {
         Lookup::Found(definition) => Some(definition),
         Lookup::Absent | Lookup::Opaque | Lookup::Made(_) => None,
     }
 }
 
 fn show_lookup(files: &[(&str, &str)]) -> &'static str {
-    match lookup(&tree(files), &krate(), &scope(), &context()).unwrap() {
+    match looked_up(&tree(files)) {
         Lookup::Found(_) => "found",
         Lookup::Absent => "absent",
         Lookup::Opaque => "opaque",
@@ -40,20 +46,39 @@ fn show_lookup(files: &[(&str, &str)]) -> &'static str {
     }
 }
 
-/// `user?.id: I64`, where `?` marks an `Option`.
+/// `user?.id: I64`, where `?` marks an `Option`, `??` a `Result`, and `User(id)` a variant.
 fn show_access(access: &Access) -> String {
-    let step = |step: &Step| format!("{}{}", step.text, if step.optional { "?" } else { "" });
+    let step = |step: &Step| match step {
+        Step::Member { text, around: None } => text.clone(),
+        Step::Member { text, around: Some(Around::Option) } => format!("{text}?"),
+        Step::Member { text, around: Some(Around::Result) } => format!("{text}??"),
+        Step::Variant { of, name, field, fields, binding, is_optional, is_only } => {
+            let of = of.as_ref().map_or("Self".to_owned(), TypePath::rust);
+            let mark = [(*is_optional, "?"), (*is_only, " only"), (*fields > 1, " of several")];
+            let mark: String = mark.iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| *mark).collect();
+            format!("[{of}::{name}.{field} as {binding}{mark}]")
+        }
+        Step::Kind { member, of, variant, is_optional } => {
+            format!("[{member}{} is {}::{variant}]", if *is_optional { "?" } else { "" }, of.rust())
+        }
+    };
     let steps = access.steps.iter().map(step).collect::<Vec<_>>().join(".");
     access.id.as_ref().map_or(steps.clone(), |id| format!("{steps}: {id:?}"))
 }
 
 fn infer_in(files: &[(&str, &str)], key: &str) -> Result<String, String> {
+    infer_kind(files, "user", key, None)
+}
+
+/// How the id of any kind of owner is read.
+fn infer_kind(files: &[(&str, &str)], noun: &str, key: &str, key_type: Option<KeyType>) -> Result<String, String> {
     let tree = tree(files);
     let name = |text| Name::parse("", text).unwrap();
-    let (owner_type, owner_field) = (name("user"), name("user_id"));
-    let owner = Owner { noun: &owner_type, field: &owner_field, key, module: None };
+    let (noun, field) = (name(noun), name(&format!("{noun}_id")));
+    let sought = Sought { noun: &noun, field: &field, key, key_type, module: None, flag: "--scope-owner" };
     let definition = found(&tree).expect("the scope is there");
-    infer(&tree, &krate(), &scope(), &definition, &owner, &context())
+    Source { tree: &tree, crates: &crates(), context: &context() }
+        .infer(&scope(), &definition, &sought)
         .map(|access| show_access(&access))
         .map_err(|failure| format!("{}: {failure}", failure.exit as u8))
 }
@@ -66,7 +91,8 @@ fn infer_from(accounts: &str) -> Result<String, String> {
 fn follow_in(accounts: &str, text: &str) -> Result<String, String> {
     let tree = tree(&[("src/lib.rs", "pub mod accounts;"), ("src/accounts.rs", accounts)]);
     let definition = found(&tree);
-    follow(&tree, &krate(), &scope(), definition.as_ref(), text, &context())
+    Source { tree: &tree, crates: &crates(), context: &context() }
+        .follow(&scope(), definition.as_ref(), "--scope-owner", text)
         .map(|access| show_access(&access))
         .map_err(|failure| format!("{}: {failure}", failure.exit as u8))
 }
@@ -147,6 +173,201 @@ fn only_plain_methods_count() {
 }
 
 #[test]
+fn the_owner_is_a_variant_of_an_enum() {
+    const USER: &str = "pub struct User { pub id: i64, name: String } pub struct UserId(pub Uuid);";
+    for (variants, expected) in [
+        ("User(i64), Organization(i64), Anonymous", "[Self::User.0 as id]: I64"),
+        ("User(User), Anonymous", "[Self::User.0 as user].id: I64"),
+        ("User(Box<User>), Anonymous", "[Self::User.0 as user].id: I64"),
+        ("User(Option<User>), Anonymous", "[Self::User.0 as user?].id: I64"),
+        ("Organization { id: i64 }, User { id: String }", "[Self::User.id as id]: String"),
+        ("User { user_id: i32, id: i64 }, Anonymous", "[Self::User.user_id as user_id of several]: SmallInt"),
+        ("User { name: String, r#type: UserId }, Anonymous", "[Self::User.type as r#type of several].0: Uuid"),
+        ("User(Role, UserId), Anonymous", "[Self::User.1 as id of several].0: Uuid"),
+        ("User(i64)", "[Self::User.0 as id only]: I64"),
+        ("Authenticated(User), Anonymous", "[Self::Authenticated.0 as user].id: I64"),
+        ("Session { user_id: i64, token: String }, Anonymous", "[Self::Session.user_id as user_id of several]: I64"),
+        ("Admin(User), Member(User)", ""),
+        ("User(i64, i64), Anonymous", ""),
+        ("User, Anonymous", ""),
+        ("#[cfg(users)] User(i64), Anonymous", ""),
+        ("User(ext::User), Member(User)", ""),
+    ] {
+        let source = format!("{USER} pub enum Scope {{ {variants} }}");
+        assert_eq!(infer_from(&source).unwrap_or_default(), expected, "{variants}");
+    }
+}
+
+#[test]
+fn the_owner_is_a_variant_of_an_enum_in_a_field() {
+    let actor = "pub enum Actor { User(i64), System }";
+    for (scope, expected) in [
+        ("pub struct Scope { pub actor: Actor }", "actor.[crate::accounts::Actor::User.0 as id]: I64"),
+        ("pub struct Scope { pub actor: Option<Actor> }", "actor?.[crate::accounts::Actor::User.0 as id]: I64"),
+        (
+            "pub struct Scope { actor: Actor } impl Scope { pub fn actor(&self) -> &Actor { &self.actor } }",
+            "actor().[crate::accounts::Actor::User.0 as id]: I64",
+        ),
+        ("pub struct Scope { actor: Actor } impl Scope { pub fn actor(&self) -> Actor { todo!() } }", ""),
+        ("pub struct Scope { pub actor: Actor, pub subject: Actor }", ""),
+        ("pub struct Scope { pub actor: Box<Actor> }", ""),
+    ] {
+        assert_eq!(infer_from(&format!("{actor} {scope}")).unwrap_or_default(), expected, "{scope}");
+    }
+}
+
+#[test]
+fn the_owner_is_a_kind_with_an_id() {
+    let kind = "pub enum ScopeKind { User, Organization } mod inner { pub enum Hidden { User } }";
+    for (scope, expected) in [
+        ("pub kind: ScopeKind, pub id: i64", "[kind is crate::accounts::ScopeKind::User].id: I64"),
+        ("pub r#type: ScopeKind, pub id: Uuid", "[r#type is crate::accounts::ScopeKind::User].id: Uuid"),
+        ("pub kind: Option<ScopeKind>, pub id: Option<i64>", "[kind? is crate::accounts::ScopeKind::User].id?: I64"),
+        (
+            "pub owner_type: ScopeKind, pub owner_id: i64, pub id: i64",
+            "[owner_type is crate::accounts::ScopeKind::User].owner_id: I64",
+        ),
+        ("pub kind: inner::Hidden, pub id: i64", ""),
+        ("pub kind: String, pub id: i64", ""),
+        ("kind: ScopeKind, pub id: i64", ""),
+        ("pub prototype: ScopeKind, pub id: i64", ""),
+    ] {
+        let source = format!("{kind} pub struct Scope {{ {scope} }}");
+        assert_eq!(infer_from(&source).unwrap_or_default(), expected, "{scope}");
+    }
+}
+
+#[test]
+fn any_kind_is_found_in_the_same_scope() {
+    for accounts in [
+        "pub enum Scope { User(i64), Organization(i64) }",
+        "pub enum ScopeKind { User, Organization } pub struct Scope { pub kind: ScopeKind, pub id: i64 }",
+        "pub struct User { pub id: i64 } pub struct Organization { pub id: i64 }
+         pub struct Scope { pub user: Option<User>, pub organization: Option<Organization> }",
+        "pub struct Scope { pub user_id: i64, pub organization_id: Option<i64> }",
+    ] {
+        let files = [("src/lib.rs", "pub mod accounts;"), ("src/accounts.rs", accounts)];
+        let user = infer_kind(&files, "user", "id", None).unwrap();
+        let organization = infer_kind(&files, "organization", "id", None).unwrap();
+        assert!(user.to_lowercase().contains("user") && !user.to_lowercase().contains("organization"), "{user}");
+        assert!(organization.to_lowercase().contains("organization"), "{organization}");
+    }
+}
+
+#[test]
+fn an_enum_without_the_owners_variant_needs_a_decision() {
+    assert_eq!(
+        infer_from("pub enum Scope { Member { id: i64, role: Role }, Service(String), Nobody }").unwrap_err(),
+        "5: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
+  Member { id: i64, role: Role }
+  Service(String)
+  Nobody
+looked for a variant `User` with an id or a user, and for a method `user_id` or `user`
+help: give it with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file"
+    );
+}
+
+#[test]
+fn an_id_is_found_inside_its_own_type() {
+    let uuid = Some(KeyType::Uuid);
+    let text = Some(KeyType::Text);
+    for (definition, key, expected) in [
+        ("pub struct UserId(pub Uuid);", uuid, "user_id.0: Uuid"),
+        ("pub struct UserId(pub(crate) i64);", None, "user_id.0: I64"),
+        ("pub struct UserId { pub value: Uuid }", uuid, "user_id.value: Uuid"),
+        (
+            "pub struct UserId<T = ()> { value: Uuid, of: PhantomData<T> } impl<T> UserId<T> { pub fn get(&self) -> Uuid { self.value } }",
+            uuid,
+            "user_id.get(): Uuid",
+        ),
+        ("pub struct UserId(Inner); pub struct Inner(pub Uuid);", uuid, ""),
+        ("pub struct UserId(pub Inner); pub struct Inner(pub Uuid);", uuid, "user_id.0.0: Uuid"),
+        (
+            "pub struct UserId(Uuid); impl UserId { pub fn as_uuid(&self) -> &Uuid { &self.0 } pub fn nil() -> Self { todo!() } pub fn shown(&self) -> String { todo!() } }",
+            uuid,
+            "user_id.as_uuid(): Ref(Uuid)",
+        ),
+        (
+            "pub struct UserId(Uuid); impl UserId { pub fn as_a(&self) -> Uuid { self.0 } pub fn as_b(&self) -> Uuid { self.0 } }",
+            uuid,
+            "",
+        ),
+        (
+            "#[derive(Clone, Copy)] pub struct UserId(Uuid); impl From<UserId> for Uuid { fn from(id: UserId) -> Self { id.0 } }",
+            uuid,
+            "user_id: From { to: Uuid, take: Copy }",
+        ),
+        (
+            "#[derive(Clone)] pub struct UserId(String); impl From<UserId> for String { fn from(id: UserId) -> Self { id.0 } }",
+            text,
+            "user_id: From { to: String, take: Clone }",
+        ),
+        (
+            "pub struct UserId(String); impl From<&UserId> for String { fn from(id: &UserId) -> Self { todo!() } }",
+            text,
+            "user_id: From { to: String, take: Borrow }",
+        ),
+        ("pub struct UserId(String); impl From<UserId> for String { fn from(id: UserId) -> Self { id.0 } }", text, ""),
+        (
+            "#[derive(Clone, Copy, derive_more::Into)] pub struct UserId(i64);",
+            None,
+            "user_id: From { to: I64, take: Copy }",
+        ),
+        ("pub struct UserId(u128); impl fmt::Display for UserId {}", text, "user_id.to_string(): String"),
+        ("pub struct UserId(u128); impl fmt::Display for UserId {}", uuid, ""),
+        ("pub struct UserId(pub Uuid); impl fmt::Display for UserId {}", text, "user_id.to_string(): String"),
+    ] {
+        let source = format!("{definition} pub struct Scope {{ pub user_id: UserId }}");
+        let files = [("src/lib.rs", "pub mod accounts;"), ("src/accounts.rs", &source)];
+        let found = infer_kind(&files, "user", "id", key).unwrap();
+        let found = if found.contains("Other") { String::new() } else { found };
+        assert_eq!(found, expected, "{definition}");
+    }
+    let optional = "pub struct UserId(pub i64); pub struct Scope { pub user: Option<User> }
+        pub struct User { id: UserId } impl User { pub fn id(&self) -> &UserId { &self.id } }";
+    assert_eq!(infer_from(optional).as_deref(), Ok("user?.id().0: I64"));
+}
+
+#[test]
+fn an_id_is_found_inside_a_type_that_a_macro_makes() {
+    for (rule, call, expected) in [
+        ("($name:ident) => { pub struct $name(pub Uuid); }", "UserId", "user_id.0: Uuid"),
+        ("($name:ident, $inner:ty) => { pub struct $name(pub $inner); }", "UserId, i64", "user_id.0: I64"),
+        ("($name:ident($inner:ty) $(,)?) => { pub struct $name(pub $inner); }", "UserId(i64),", ""),
+        (
+            "($(#[$meta:meta])* $name:ident $(,)?) => { $(#[$meta])* #[derive(Clone, Copy)] pub struct $name(Uuid);
+             impl From<$name> for Uuid { fn from(id: $name) -> Self { id.0 } } }",
+            "/// A user.\n UserId,",
+            "user_id: From { to: Uuid, take: Copy }",
+        ),
+        (
+            "() => {}; ($name:ident) => { pub struct $name(u128); impl $name { pub fn as_str(&self) -> &str { todo!() } } };",
+            "UserId",
+            "user_id.as_str(): Str",
+        ),
+        ("($($name:ident),*) => { $(pub struct $name(pub Uuid);)* }", "UserId, TeamId", ""),
+        ("($name:ident) => { pub enum $name { One(i64) } }", "UserId", ""),
+    ] {
+        let source = format!(
+            "pub mod ids {{ macro_rules! id_type {{ {rule} }} id_type!({call}); }}
+             use ids::UserId; pub struct Scope {{ pub user_id: UserId }}"
+        );
+        let found = infer_from(&source).unwrap();
+        let found = if found.contains("Other") { String::new() } else { found };
+        assert_eq!(found, expected, "{rule}");
+    }
+}
+
+#[test]
+fn a_method_may_fail() {
+    let result = "pub struct Scope; impl Scope { pub fn user_id(&self) -> Result<Uuid, AuthError> { todo!() } }";
+    assert_eq!(infer_from(result).as_deref(), Ok("user_id()??: Uuid"));
+    let alias = "pub type Result<T> = std::result::Result<T, Error>; pub struct User { pub id: i64 } pub struct Scope;
+        impl Scope { pub fn user(&self) -> Result<&User> { todo!() } }";
+    assert_eq!(infer_from(alias).as_deref(), Ok("user()??.id: I64"));
+}
+
+#[test]
 fn a_scope_that_may_hold_anyone_needs_a_decision() {
     let source = "pub struct Scope { pub r#type: Kind, pub id: i64, token: Vec<u8> }
         impl Scope { pub fn label(&self) -> &str { todo!() } }";
@@ -158,8 +379,8 @@ fn a_scope_that_may_hold_anyone_needs_a_decision() {
   token: Vec<u8> (private)
   fn label(&self) -> &str
 looked for a field or method `user_id`, and for a field or method `user` whose type has a visible `id`
-a scope of `type` and `id` may be any kind of owner
-help: give it with `--scope-owner`, for example `--scope-owner id`"
+a scope of `type` and `id` may be any kind of owner, and `Kind` is no enum with a variant `User` that can be read
+help: give it with `--scope-owner`, or add `pub fn user_id(&self)` to `Scope` in that file"
     );
 }
 
@@ -173,10 +394,13 @@ fn an_owner_that_cannot_be_read_needs_a_decision() {
 fn a_scope_that_is_the_owner_has_the_id_itself() {
     let tree = tree(&[("src/lib.rs", "mod accounts;"), ("src/accounts.rs", "pub struct User { pub id: i64 }")]);
     let scope = TypePath::parse("--scope", "accounts::User", "my_app", &[]).unwrap();
-    let Lookup::Found(definition) = lookup(&tree, &krate(), &scope, &context()).unwrap() else { panic!("not found") };
+    let (crates, context) = (crates(), context());
+    let source = Source { tree: &tree, crates: &crates, context: &context };
+    let Lookup::Found(definition) = source.lookup(&scope).unwrap() else { panic!("not found") };
     let (user, user_id) = (Name::parse("", "user").unwrap(), Name::parse("", "user_id").unwrap());
-    let owner = Owner { noun: &user, field: &user_id, key: "id", module: None };
-    let access = infer(&tree, &krate(), &scope, &definition, &owner, &context()).unwrap();
+    let sought =
+        Sought { noun: &user, field: &user_id, key: "id", key_type: None, module: None, flag: "--scope-owner" };
+    let access = source.infer(&scope, &definition, &sought).unwrap();
     assert_eq!(show_access(&access), "id: I64");
 }
 
@@ -203,7 +427,7 @@ fn aliases_are_looked_through() {
     ];
     assert_eq!(infer_in(&files, "id").as_deref(), Ok("user_id?: I64"));
     let newtype = "pub struct UserId(pub i64); pub struct Scope { pub user_id: UserId }";
-    assert_eq!(infer_from(newtype).as_deref(), Ok("user_id: Other(\"UserId\")"));
+    assert_eq!(infer_from(newtype).as_deref(), Ok("user_id.0: I64"));
     for endless in ["Loop", "&'static Loop", "Box<Loop>", "Option<Loop>", "(Loop)"] {
         let source = format!("type Loop = {endless}; pub struct Scope {{ pub user: Loop, pub user_id: Loop }}");
         assert!(infer_from(&source).is_ok_and(|access| access.contains("Other")), "{endless}");
@@ -262,13 +486,15 @@ fn a_type_that_is_nowhere_is_absent_and_one_from_elsewhere_is_opaque() {
     assert_eq!(show_lookup(&[("src/lib.rs", "")]), "absent");
     assert_eq!(show_lookup(&[("src/lib.rs", "pub mod accounts { pub struct Scope; }")]), "found");
     let external = TypePath::parse("--scope", "auth::Scope", "my_app", &["auth".to_owned()]).unwrap();
-    assert!(matches!(lookup(&tree(&[]), &krate(), &external, &context()).unwrap(), Lookup::Opaque));
+    let source = Source { tree: &tree(&[]), crates: &crates(), context: &context() };
+    assert!(matches!(source.lookup(&external).unwrap(), Lookup::Opaque));
 }
 
 /// What is wrong with a scope in `src/accounts.rs`, if anything is.
 fn checked(accounts: &str) -> Option<String> {
     let tree = tree(&[("src/lib.rs", "pub mod accounts;"), ("src/accounts.rs", accounts)]);
-    check_scope(&tree, &krate(), &scope(), &context()).err().map(|failure| failure.what)
+    let source = Source { tree: &tree, crates: &crates(), context: &context() };
+    source.check_scope(&scope()).err().map(|failure| failure.what)
 }
 
 #[test]
@@ -380,7 +606,8 @@ fn visibility_is_that_of_the_context() {
             pub use inner::Scope;";
         let tree = tree(&[("src/lib.rs", "mod accounts;"), ("src/accounts.rs", source)]);
         let context = ModulePath::parse_context(context, "my_app").unwrap();
-        let Lookup::Found(found) = lookup(&tree, &krate(), &scope(), &context).unwrap() else { panic!("not found") };
+        let source = Source { tree: &tree, crates: &crates(), context: &context };
+        let Lookup::Found(found) = source.lookup(&scope()).unwrap() else { panic!("not found") };
         let visible: String =
             found.fields.iter().filter(|field| field.visible).map(|field| field.name.as_str()).collect();
         assert_eq!(visible, expected);

@@ -5,21 +5,20 @@ use syn::Type;
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 
-use super::access::Seen;
-use super::reader::{FUEL, Meaning, Reader};
+use super::access::{Around, Seen};
+use super::reader::{FUEL, Home, Meaning, Reader};
 use crate::failure::Result;
-use crate::names::Name;
 
 /// A type and the module in which its names mean something.
 #[derive(Debug, Clone)]
 pub(super) struct Written {
     pub(super) ty: Type,
-    pub(super) module: Vec<Name>,
+    pub(super) home: Home,
 }
 
 impl Written {
     pub(super) fn part(&self, ty: &Type) -> Self {
-        Self { ty: ty.clone(), module: self.module.clone() }
+        Self { ty: ty.clone(), home: self.home.clone() }
     }
 }
 
@@ -38,7 +37,7 @@ impl Reader<'_> {
         }
         let name = match self.entry_of(&written)? {
             Meaning::External(path) => path.last().cloned(),
-            Meaning::Absent | Meaning::Hidden | Meaning::Made(_) => last_segment(&written.ty),
+            Meaning::Absent | Meaning::Hidden | Meaning::Made(..) => last_segment(&written.ty),
             // A type of the host's own, whatever its name.
             _ => None,
         };
@@ -56,17 +55,23 @@ impl Reader<'_> {
         })
     }
 
-    /// What is in an `Option`, also behind a reference, and whether there was one.
-    pub(super) fn option(&self, written: &Written) -> Result<(Written, bool)> {
+    /// What is in an `Option` or a `Result`, also behind a reference, and which of them there was.
+    pub(super) fn inside(&self, written: &Written) -> Result<(Written, Option<Around>)> {
         let written = self.unalias(written)?;
         let bare = match &written.ty {
             Type::Reference(reference) => self.unalias(&written.part(&reference.elem))?,
             _ => written.clone(),
         };
-        match argument(&bare.ty) {
-            Some(inner) if last_segment(&bare.ty).as_deref() == Some("Option") => Ok((bare.part(inner), true)),
-            _ => Ok((written, false)),
-        }
+        let around = match last_segment(&bare.ty).as_deref() {
+            Some("Option") => Some(Around::Option),
+            // One behind a reference cannot be taken apart without its error.
+            Some("Result") if !matches!(written.ty, Type::Reference(_)) => Some(Around::Result),
+            _ => None,
+        };
+        Ok(match argument(&bare.ty).filter(|_| around.is_some()) {
+            Some(inner) => (bare.part(inner), around),
+            None => (written, None),
+        })
     }
 
     /// The type behind references and the pointers that a field access looks through.
@@ -95,7 +100,7 @@ impl Reader<'_> {
                 Type::Group(group) => here.part(&group.elem),
                 _ => match self.entry_of(&here)? {
                     Meaning::Alias(place, alias) if alias.generics.params.is_empty() => {
-                        Written { ty: *alias.ty, module: place.path }
+                        Written { ty: *alias.ty, home: place.home }
                     }
                     _ => break,
                 },
@@ -112,7 +117,7 @@ impl Reader<'_> {
                 if path.path.leading_colon.is_some() {
                     return Ok(Meaning::External(names));
                 }
-                self.walk(&written.module, &names, FUEL)
+                self.walk(&written.home, &names, FUEL)
             }
             _ => Ok(Meaning::Hidden),
         }
@@ -127,7 +132,7 @@ pub(super) fn last_segment(ty: &Type) -> Option<String> {
 }
 
 /// `T` of `Option<T>`, `str` of `Cow<'a, str>`.
-fn argument(ty: &Type) -> Option<&Type> {
+pub(super) fn argument(ty: &Type) -> Option<&Type> {
     arguments(ty).into_iter().next()
 }
 

@@ -1,15 +1,14 @@
 //! A crate that knows who is asking.
 
-/// A caller, whose source a generator does not read.
+/// A caller. There may be more kinds of them.
 #[derive(Debug, Clone)]
-pub struct Caller {
-    visitor_id: i64,
-}
-
-impl Caller {
-    /// The visitor that the caller acts for.
-    #[must_use]
-    pub fn visitor_id(&self) -> i64 {
-        self.visitor_id
-    }
+#[non_exhaustive]
+pub enum Caller {
+    /// Somebody who looks around.
+    Visitor {
+        /// The visitor that the caller acts for.
+        id: i64,
+        /// What the visitor speaks.
+        language: String,
+    },
 }

@@ -1,5 +1,7 @@
 //! The ways in which a scope may name its owner.
 
+use std::fmt;
+
 use uuid::Uuid;
 
 #[derive(Debug, Clone)]
@@ -20,51 +22,66 @@ pub struct AccountScope {
     pub account_id: Option<String>,
 }
 
-/// Keeps its fields to itself.
+/// Keeps its fields to itself, and may fail.
 #[derive(Debug, Clone)]
 pub struct TeamScope {
-    team: Uuid,
+    team: Option<Uuid>,
 }
+
+#[derive(Debug)]
+pub struct Expired;
 
 impl TeamScope {
     #[must_use]
     pub fn new(team: Uuid) -> Self {
-        Self { team }
+        Self { team: Some(team) }
     }
 
-    #[must_use]
-    pub fn team_id(&self) -> Uuid {
-        self.team
+    /// # Errors
+    ///
+    /// If the session is over.
+    pub fn team_id(&self) -> Result<Uuid, Expired> {
+        self.team.ok_or(Expired)
     }
 }
 
-/// Lends its owner's id.
+/// An id that can only be printed.
+#[derive(Debug, Clone)]
+pub struct OrgId(u64);
+
+impl fmt::Display for OrgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "org-{}", self.0)
+    }
+}
+
+/// Has an id of a type of its own.
 #[derive(Debug, Clone)]
 pub struct OrgScope {
-    name: String,
+    pub org_id: OrgId,
 }
 
-impl OrgScope {
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        Self { name: name.into() }
-    }
-
-    #[must_use]
-    pub fn org_id(&self) -> &str {
-        &self.name
-    }
-}
-
-/// Has a smaller integer than the table.
+/// Is an owner, by a smaller integer than the table's, or something else.
 #[derive(Debug, Clone)]
-pub struct CompanyScope {
-    pub company_id: i32,
+pub enum CompanyScope {
+    Company(i32),
+    Auditor { id: i32 },
+    Anonymous,
+}
+
+/// An id that converts to what is stored.
+#[derive(Debug, Clone, Copy)]
+pub struct LoginId(Uuid);
+
+impl From<LoginId> for Uuid {
+    fn from(id: LoginId) -> Self {
+        id.0
+    }
 }
 
 #[derive(Debug, Clone)]
 pub struct Login {
-    pub user_id: Uuid,
+    pub user_id: LoginId,
 }
 
 /// Calls its owner the current one, who may be absent.
@@ -91,16 +108,24 @@ impl Guest {
     }
 }
 
-/// Holds an owner that may be absent and is in no table.
+/// Holds an owner that is in no table, or nobody.
 #[derive(Debug, Clone)]
-pub struct GuestScope {
-    pub guest: Option<Guest>,
+pub enum GuestScope {
+    Guest(Guest),
+    Nobody,
 }
 
-/// Is called like a type of the generated code.
+#[derive(Debug, Clone)]
+pub enum Role {
+    Tenant,
+    Staff,
+}
+
+/// Is of several kinds, and is called like a type of the generated code, as its kind is.
 #[derive(Debug, Clone)]
 pub struct Owner {
-    pub tenant_id: String,
+    pub r#type: Role,
+    pub id: String,
 }
 
 /// Lends an owner that may be absent.

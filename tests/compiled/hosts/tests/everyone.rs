@@ -1,15 +1,10 @@
-use matrix::notes::{self as layer, Notes as Context};
-use matrix::scopes::{Scope, User};
+use matrix::notes::{self as layer, Everyone, Notes as Context};
 
 const CLEAR: &str = "DELETE FROM conversations";
 const INSERT_OWNERS: &str = "";
 
-fn scope(owner: usize) -> Scope {
-    let id = i64::try_from(owner).unwrap();
-    let name = "somebody".to_owned();
-    Scope {
-        user: User { id, name },
-    }
+fn scope(_: usize) -> Everyone {
+    Everyone
 }
 
 /// The owners whose rows are the same ones.

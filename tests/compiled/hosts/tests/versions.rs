@@ -7,7 +7,6 @@ use landed::conversations as first;
 use landed::scope::Everyone;
 use matrix::notes::{Error, NewConversation, Notes, connect};
 use matrix::sagents::{Expect, Message, Revision, State};
-use matrix::scopes::{Scope, User};
 use uuid::Uuid;
 
 #[tokio::test]
@@ -210,11 +209,8 @@ fn texts(state: &State) -> String {
     texts.join(" ")
 }
 
-fn scope() -> Scope {
-    let name = "a".to_owned();
-    Scope {
-        user: User { id: 1, name },
-    }
+fn scope() -> matrix::notes::Everyone {
+    matrix::notes::Everyone
 }
 
 /// The two versions on one database.
