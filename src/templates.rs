@@ -6,8 +6,8 @@ use camino::Utf8PathBuf;
 use crate::database::Database;
 use crate::host::source::{Access, Seen};
 use crate::key::KeyType;
-use crate::names::crate_name;
-use crate::options::{Options, Owner, RESERVED_TYPES};
+use crate::names::{Name, crate_name};
+use crate::options::{Group, GroupTable, Options, Owner, RESERVED_TYPES};
 
 /// How generated tests make the tables.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ impl Context {
             scope,
             create_scope: _,
             owner,
+            group,
             prefix,
             database,
             migrations: _,
@@ -70,7 +71,10 @@ impl Context {
             scope: OwnerScope {
                 scope_name: scope_name.clone(),
                 scope_import: scope_import.clone(),
+                uses_uuid: owner.as_ref().map(|owner| owner.key).is_some_and(is_uuid)
+                    || group.as_ref().map(|group| group.key).is_some_and(is_uuid),
                 owner: owner.as_ref().map(ScopeOwner::new),
+                group: group.as_ref().map(ScopeGroup::new),
             },
             store: Store {
                 prefix: prefix.as_str().to_owned(),
@@ -84,6 +88,7 @@ impl Context {
                 owner_is_uuid_text: owner.as_ref().is_some_and(|owner| owner.key == KeyType::UuidText),
                 key_type: owner.as_ref().map_or("", |owner| key_type(owner.key)),
                 least_key: owner.as_ref().map_or("", |owner| least_key(owner.key)),
+                group: group.as_ref().map(|group| StoreGroup::new(group, *database)),
             },
             tests: tests.then(|| Tests {
                 context: name.clone(),
@@ -95,7 +100,8 @@ impl Context {
                     let (alice, bob) = two_keys(owner.key);
                     TestOwner { column: column(owner), alice, bob }
                 }),
-                stand_in: owner.as_ref().and_then(|owner| stand_in(owner, *database)),
+                stand_in: owner.as_ref().and_then(|owner| stand_in(owner, group.as_ref(), *database)),
+                group: owner.as_ref().zip(group.as_ref()).map(|(owner, group)| TestGroup::new(owner, group, *database)),
                 migration: match tables {
                     Tables::Script(script) => {
                         format!(r#"include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{script}"))"#)
@@ -138,6 +144,12 @@ impl Context {
                 (Some("store/tool_calls"), store.postgres_tool_calls()),
             ],
         });
+        if store.group.is_some() {
+            files.push(match database {
+                Database::Sqlite => (Some("store/groups"), store.sqlite_groups()),
+                Database::Postgres => (Some("store/groups"), store.postgres_groups()),
+            });
+        }
         if let Some(tests) = tests {
             let database = match database {
                 Database::Sqlite => tests.sqlite_database(),
@@ -212,7 +224,9 @@ templates! {
     OwnerScope {
         scope_name: String,
         scope_import: Option<String>,
+        uses_uuid: bool,
         owner: Option<ScopeOwner>,
+        group: Option<ScopeGroup>,
     }
     text: "context/scope.rs",
 }
@@ -232,15 +246,18 @@ templates! {
         /// The Rust type of the owner's column, and its least value.
         key_type: &'static str,
         least_key: &'static str,
+        group: Option<StoreGroup>,
     }
     sqlite: "store/sqlite/store.rs",
     sqlite_conversations: "store/sqlite/conversations.rs",
+    sqlite_groups: "store/sqlite/groups.rs",
     sqlite_messages: "store/sqlite/messages.rs",
     sqlite_rows: "store/sqlite/rows.rs",
     sqlite_states: "store/sqlite/states.rs",
     sqlite_tool_calls: "store/sqlite/tool_calls.rs",
     postgres: "store/postgres/store.rs",
     postgres_conversations: "store/postgres/conversations.rs",
+    postgres_groups: "store/postgres/groups.rs",
     postgres_messages: "store/postgres/messages.rs",
     postgres_rows: "store/postgres/rows.rs",
     postgres_states: "store/postgres/states.rs",
@@ -256,6 +273,7 @@ templates! {
         has_owner: bool,
         owner: Option<TestOwner>,
         stand_in: Option<StandIn>,
+        group: Option<TestGroup>,
         /// What makes the tables, as a Rust expression.
         migration: String,
     }
@@ -274,6 +292,7 @@ struct OwnerField {
 #[derive(Debug)]
 struct ScopeOwner {
     noun: String,
+    article: &'static str,
     field: String,
     /// With a link, if there is a type to link to.
     link: String,
@@ -281,7 +300,6 @@ struct ScopeOwner {
     /// What is bound to a statement: its type, and how it is read from `self`.
     bound_type: &'static str,
     bound: String,
-    uses_uuid: bool,
     is_text: bool,
     /// Something on the way to the owner may be absent.
     is_optional: bool,
@@ -296,21 +314,12 @@ impl ScopeOwner {
         let (read, read_value) = read_owner(access, *key);
         Self {
             noun: noun.to_string(),
+            article: article(noun),
             field: field.to_string(),
             link: link.as_ref().map_or_else(|| noun.to_string(), |link| format!("[{noun}]({})", link.rust())),
             rust_type: key.rust_type(),
-            bound_type: match key {
-                KeyType::Integer => "i64",
-                KeyType::Uuid => "Uuid",
-                KeyType::Text => "&str",
-                KeyType::UuidText => "String",
-            },
-            bound: match key {
-                KeyType::Integer | KeyType::Uuid => format!("self.{field}"),
-                KeyType::Text => format!("&self.{field}"),
-                KeyType::UuidText => format!("self.{field}.to_string()"),
-            },
-            uses_uuid: matches!(key, KeyType::Uuid | KeyType::UuidText),
+            bound_type: bound_type(*key),
+            bound: bound(field, *key),
             is_text: *key == KeyType::Text,
             is_optional: access.steps.iter().any(|step| step.optional),
             read,
@@ -320,13 +329,136 @@ impl ScopeOwner {
 }
 
 #[derive(Debug)]
+struct ScopeGroup {
+    noun: String,
+    article: &'static str,
+    field: String,
+    rust_type: &'static str,
+    bound_type: &'static str,
+    bound: String,
+    is_text: bool,
+    /// The statements that read the group's id from a scope, and the id. Nothing if every scope has an owner.
+    read: Vec<String>,
+    read_value: Option<String>,
+}
+
+impl ScopeGroup {
+    fn new(group: &Group) -> Self {
+        let Group { noun, field, key, table: _, access } = group;
+        let (read, read_value) = access.as_ref().map(|access| read_owner(access, *key)).unzip();
+        Self {
+            noun: noun.to_string(),
+            article: article(noun),
+            field: field.to_string(),
+            rust_type: key.rust_type(),
+            bound_type: bound_type(*key),
+            bound: bound(field, *key),
+            is_text: *key == KeyType::Text,
+            read: read.unwrap_or_default(),
+            read_value,
+        }
+    }
+}
+
+/// The names of the group's table and its columns, quoted.
+#[derive(Debug)]
+struct StoreGroup {
+    table: String,
+    column: String,
+    member: String,
+    is_owners: bool,
+}
+
+impl StoreGroup {
+    fn new(group: &Group, database: Database) -> Self {
+        let GroupTable { schema, name, group: column, member, is_owners } = &group.table;
+        let names = schema.iter().chain([name]).map(|name| database.quote(name));
+        Self {
+            table: names.collect::<Vec<_>>().join("."),
+            column: database.quote(column),
+            member: database.quote(member),
+            is_owners: *is_owners,
+        }
+    }
+}
+
+/// What is bound to a statement: its type, and how it is read from `self`.
+fn bound_type(key: KeyType) -> &'static str {
+    match key {
+        KeyType::Integer => "i64",
+        KeyType::Uuid => "Uuid",
+        KeyType::Text => "&str",
+        KeyType::UuidText => "String",
+    }
+}
+
+fn bound(field: &Name, key: KeyType) -> String {
+    match key {
+        KeyType::Integer | KeyType::Uuid => format!("self.{field}"),
+        KeyType::Text => format!("&self.{field}"),
+        KeyType::UuidText => format!("self.{field}.to_string()"),
+    }
+}
+
+fn is_uuid(key: KeyType) -> bool {
+    matches!(key, KeyType::Uuid | KeyType::UuidText)
+}
+
+/// By its first letter, which is right for nearly every noun that owns something.
+fn article(noun: &Name) -> &'static str {
+    let is_vowel = noun.as_str().starts_with(['a', 'e', 'i', 'o']);
+    if is_vowel { "an" } else { "a" }
+}
+
+#[derive(Debug)]
 struct TestOwner {
     column: String,
     alice: &'static str,
     bob: &'static str,
 }
 
-/// The keys of two owners, in Rust.
+/// The groups in generated tests, and the statements that let an owner join and leave one.
+#[derive(Debug)]
+struct TestGroup {
+    ours: &'static str,
+    other: &'static str,
+    /// A table of memberships, where the host's own migrations do not run.
+    create: Option<String>,
+    join: String,
+    leave: String,
+}
+
+impl TestGroup {
+    fn new(owner: &Owner, group: &Group, database: Database) -> Self {
+        let (ours, other) = two_keys(group.key);
+        let kind = |key: KeyType| database.column_type(key.column());
+        let StoreGroup { table, column, member, is_owners } = StoreGroup::new(group, database);
+        let make_schema = make_schema(group.table.schema.as_deref(), database);
+        let (owner_kind, group_kind) = (kind(owner.key), kind(group.key));
+        if is_owners {
+            return Self {
+                ours,
+                other,
+                create: None,
+                join: format!("UPDATE {table} SET {column} = $1 WHERE {member} = $2"),
+                leave: format!("UPDATE {table} SET {column} = NULL WHERE {column} = $1 AND {member} = $2"),
+            };
+        }
+        Self {
+            ours,
+            other,
+            create: Some(format!("{make_schema}CREATE TABLE {table} ({column} {group_kind}, {member} {owner_kind})")),
+            join: format!("INSERT INTO {table} ({column}, {member}) VALUES ($1, $2)"),
+            leave: format!("DELETE FROM {table} WHERE {column} = $1 AND {member} = $2"),
+        }
+    }
+}
+
+fn make_schema(schema: Option<&str>, database: Database) -> String {
+    schema.map(|schema| format!("CREATE SCHEMA IF NOT EXISTS {}; ", database.quote(schema))).unwrap_or_default()
+}
+
+/// The keys of two owners, or of two groups, in Rust.
 fn two_keys(key: KeyType) -> (&'static str, &'static str) {
     match key {
         KeyType::Integer => ("1", "2"),
@@ -528,11 +660,19 @@ pub fn scope_type(options: &Options, public: bool) -> String {
     let allow = if public { "" } else { "#[allow(dead_code, reason = \"for the application to use\")]\n" };
     match &options.owner {
         Some(owner) => {
-            let noun = &owner.noun;
-            let ty = match owner.key {
-                KeyType::Uuid | KeyType::UuidText => "uuid::Uuid",
-                KeyType::Integer | KeyType::Text => owner.key.rust_type(),
-            };
+            let (noun, ty) = (&owner.noun, field_type(owner.key));
+            if let Some(group) = &options.group {
+                let (group, field, group_type) = (&group.noun, &group.field, field_type(group.key));
+                return format!(
+                    "/// On whose behalf a call is made. With {} {noun}, it reaches what belongs to that {noun}; without one,\n\
+                     /// it reads what belongs to the members of the {group}.\n\
+                     #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
+                     /// The {noun} that the caller acts for.\n    pub {}: Option<{ty}>,\n    \
+                     /// The {group} that the caller acts for.\n    pub {field}: Option<{group_type}>,\n}}\n",
+                    article(noun),
+                    owner.field
+                );
+            }
             format!(
                 "/// On whose behalf a call is made. What belongs to the {noun} is reached through one.\n\
                  #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
@@ -546,15 +686,23 @@ pub fn scope_type(options: &Options, public: bool) -> String {
     }
 }
 
-fn stand_in(owner: &Owner, database: Database) -> Option<StandIn> {
+/// The type of a field with a key, without an import.
+fn field_type(key: KeyType) -> &'static str {
+    if is_uuid(key) { "uuid::Uuid" } else { key.rust_type() }
+}
+
+fn stand_in(owner: &Owner, group: Option<&Group>, database: Database) -> Option<StandIn> {
     let table = owner.table.as_ref()?;
-    let (name, key) = (database.quote(&table.name), database.quote(&table.key));
-    let schema = table.schema.as_ref().map(|schema| database.quote(schema));
-    let name = schema.as_ref().map_or_else(|| name.clone(), |schema| format!("{schema}.{name}"));
-    let make_schema = schema.map(|schema| format!("CREATE SCHEMA IF NOT EXISTS {schema}; ")).unwrap_or_default();
+    let names = table.schema.iter().chain([&table.name]).map(|name| database.quote(name));
+    let (name, key) = (names.collect::<Vec<_>>().join("."), database.quote(&table.key));
+    let make_schema = make_schema(table.schema.as_deref(), database);
     let kind = database.column_type(owner.key.column());
+    let group = group
+        .filter(|group| group.table.is_owners)
+        .map(|group| format!(", {} {}", database.quote(&group.table.group), database.column_type(group.key.column())));
+    let group = group.unwrap_or_default();
     Some(StandIn {
-        create: format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY)"),
+        create: format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY{group})"),
         insert: format!("INSERT INTO {name} ({key}) VALUES ($1)"),
     })
 }
