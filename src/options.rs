@@ -8,7 +8,7 @@ mod owner;
 mod rerun;
 mod reserved;
 
-pub use self::group::{Group, GroupTable};
+pub use self::group::{Group, GroupTable, NewOwners, new_owners};
 pub use self::key::OwnerTable;
 pub use self::owner::Owner;
 pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference};
@@ -283,7 +283,7 @@ pub const DEFAULT_PREFIX: &str = "sagents_";
 pub const DEFAULT_OWNER: &str = "user";
 /// What `--group-type` is by default.
 pub const NO_GROUP: &str = "none";
-const DEFAULT_MIGRATIONS: &str = "migrations";
+pub const DEFAULT_MIGRATIONS: &str = "migrations";
 
 /// The name of a package that `--init` makes.
 pub fn check_package(package: &str) -> Result<()> {

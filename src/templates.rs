@@ -7,7 +7,7 @@ use crate::database::Database;
 use crate::host::source::{Access, Seen};
 use crate::key::KeyType;
 use crate::names::{Name, crate_name};
-use crate::options::{Group, GroupTable, Options, Owner, RESERVED_TYPES};
+use crate::options::{Group, GroupTable, NewOwners, Options, Owner, RESERVED_TYPES};
 
 /// How generated tests make the tables.
 #[derive(Debug)]
@@ -560,6 +560,7 @@ struct Main<'a> {
     /// Nothing if the scope is called like something else that `main` names.
     scope_import: Option<&'a str>,
     scope: &'a str,
+    group: Option<MainGroup>,
     uses_uuid: bool,
     /// Where the database is, from the environment.
     url: String,
@@ -567,6 +568,16 @@ struct Main<'a> {
     opened: &'static str,
     /// The macro's argument; by default it looks where migrations are by default.
     migrations: String,
+}
+
+/// How `main` shows a group.
+struct MainGroup {
+    noun: String,
+    scope: String,
+    /// The statement that makes the owner a member, and its parameters.
+    join: String,
+    owner_id: &'static str,
+    group_id: &'static str,
 }
 
 /// The module itself, without a name, and the modules below it: `scope`, `store`, `store/messages`.
@@ -617,18 +628,27 @@ pub fn main(options: &Options, package: &str) -> String {
     let is_taken = MAIN_NAMES.contains(&name.as_str()) || *name == context;
     let scope_public = outside(options.scope.rust());
     let scope_type = if is_taken { &scope_public } else { name };
-    let scope = match &options.owner {
-        Some(owner) => {
-            let id = match owner.key {
-                KeyType::Integer => "1",
-                KeyType::Uuid | KeyType::UuidText => "Uuid::from_u128(1)",
-                KeyType::Text => "\"alice\".to_owned()",
-            };
-            format!("{scope_type} {{ {}: {id} }}", owner.field)
+    let scope = match (&options.owner, &options.group) {
+        (Some(owner), Some(group)) => {
+            let (id, group_id) = (owned_key(owner.key), owned_key(group.key));
+            format!("{scope_type} {{ {}: Some({id}), {}: Some({group_id}) }}", owner.field, group.field)
         }
-        None => scope_type.clone(),
+        (Some(owner), None) => format!("{scope_type} {{ {}: {} }}", owner.field, owned_key(owner.key)),
+        (None, _) => scope_type.clone(),
     };
-    let uses_uuid = options.owner.as_ref().is_some_and(|owner| matches!(owner.key, KeyType::Uuid | KeyType::UuidText));
+    let group = options.owner.as_ref().zip(options.group.as_ref()).filter(|(_, group)| group.table.is_owners);
+    let group = group.map(|(owner, group)| {
+        let StoreGroup { table, column, member, is_owners: _ } = StoreGroup::new(group, options.database);
+        MainGroup {
+            noun: group.noun.to_string(),
+            scope: format!("{scope_type} {{ {}: None, {}: Some({}) }}", owner.field, group.field, owned_key(group.key)),
+            join: format!("INSERT INTO {table} ({member}, {column}) VALUES ($1, $2) ON CONFLICT DO NOTHING"),
+            owner_id: owned_key(owner.key),
+            group_id: owned_key(group.key),
+        }
+    });
+    let keys = options.owner.iter().map(|owner| owner.key).chain(options.group.iter().map(|group| group.key));
+    let uses_uuid = keys.into_iter().any(is_uuid);
     let migrations = match options.migrations.as_str() {
         "migrations" => String::new(),
         other => format!("\"./{other}\""),
@@ -647,7 +667,32 @@ pub fn main(options: &Options, package: &str) -> String {
         ),
     };
     let module = outside(options.context.rust());
-    render(&Main { context, module, scope_import, scope: &scope, uses_uuid, url, opened, migrations })
+    render(&Main { context, module, scope_import, scope: &scope, group, uses_uuid, url, opened, migrations })
+}
+
+/// The key of somebody, as a value that a field may have.
+fn owned_key(key: KeyType) -> &'static str {
+    match key {
+        KeyType::Integer => "1",
+        KeyType::Uuid | KeyType::UuidText => "Uuid::from_u128(1)",
+        KeyType::Text => "\"alice\".to_owned()",
+    }
+}
+
+/// The table of owners of a new package with groups.
+pub fn create_owners(owners: &NewOwners) -> String {
+    let NewOwners { table, key, group, database } = owners;
+    let (kind, group_kind) = (database.column_type(key.column()), database.column_type(KeyType::Integer.column()));
+    let [quoted, key, column, index] =
+        [table.as_str(), "id", group.as_str(), &format!("{table}_{group}")].map(|name| database.quote(name));
+    format!(
+        "CREATE TABLE {quoted} (\n    {key} {kind} NOT NULL PRIMARY KEY,\n    {column} {group_kind}\n);\n\
+         CREATE INDEX {index} ON {quoted} ({column});\n"
+    )
+}
+
+pub fn drop_owners(owners: &NewOwners) -> String {
+    format!("DROP TABLE {};\n", owners.database.quote(&owners.table))
 }
 
 /// What `main` names besides the scope and the context.

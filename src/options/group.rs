@@ -3,13 +3,14 @@
 
 use super::key::{OwnerTable, check_table, held, seen};
 use super::owner::{Inquiry, Owner, is_temporary, list, show};
+use super::{DEFAULT_OWNER, NO_GROUP};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::migrations::Table;
 use crate::host::source::{self, Access, Lookup, Seen, Step};
 use crate::key::KeyType;
-use crate::names::Name;
+use crate::names::{Name, plural};
 use crate::note::Note;
 
 #[derive(Debug)]
@@ -54,6 +55,38 @@ struct Found {
 const TYPE: &str = "--group-type";
 const FIELD: &str = "--group-field";
 const TABLE: &str = "--group-table";
+
+/// The table of owners that a new package with groups starts with.
+#[derive(Debug)]
+pub struct NewOwners {
+    pub table: String,
+    pub key: KeyType,
+    /// The column that names the group.
+    pub group: Name,
+    pub database: Database,
+}
+
+/// What `--init` makes, so that there is somebody to own conversations, and to be a member. Nothing without a group.
+pub fn new_owners(given: &Given) -> Result<Option<NewOwners>> {
+    let Given { owner_type, owner_id, owner_table, group_type, group_field, group_table, database, .. } = given;
+    let owner = owner_type.as_deref().unwrap_or(DEFAULT_OWNER);
+    let Some(group) = group_type.as_deref().filter(|group| *group != NO_GROUP && owner != "none") else {
+        return Ok(None);
+    };
+    for (flag, table) in [("--owner-table", owner_table), (TABLE, group_table)] {
+        if table.is_some() {
+            return Err(Failure::usage(format!("{flag}: a new package with groups gets its own table of owners"))
+                .help(format!("leave {flag} out, or leave --init out and name a package that has the table")));
+        }
+    }
+    let group = group_field.clone().unwrap_or_else(|| format!("{group}_id"));
+    Ok(Some(NewOwners {
+        table: plural(Name::parse_plain("--owner-type", owner)?.as_str()),
+        key: owner_id.as_deref().map_or(Ok(KeyType::Integer), KeyType::parse)?,
+        group: Name::parse_plain(FIELD, &group)?,
+        database: database.as_deref().map_or(Ok(Database::Sqlite), Database::parse)?,
+    }))
+}
 
 /// The names that statements for groups give to columns of their own.
 pub(super) fn check_owner_field(field: &Name) -> Result<()> {

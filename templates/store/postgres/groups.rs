@@ -5,6 +5,8 @@
 //! Several members may have a conversation with the same id, if one of them got a copy. A statement
 //! for one conversation reads the one that was created first. A page with one of them has all of
 //! them, also if it gets longer than its limit: the next page starts behind that id.
+//!
+//! `LIMIT 1` in a join makes the server look up one membership, instead of all of the group.
 
 use super::super::{ConversationOrder, MessagePosition};
 use super::rows::{conversation_columns, display_message_columns};
@@ -32,10 +34,11 @@ pub(super) fn messages(from: MessagePosition) -> &'static str {
 
 pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!(), r#"
     FROM {{ conversations }} AS c
-    WHERE c.id = $1::uuid AND EXISTS (
+    CROSS JOIN LATERAL (
         SELECT FROM {{ group.table }} AS g
-        WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-    )
+        WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+    ) AS g
+    WHERE c.id = $1::uuid
     ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#);
 
 const UPDATED_DESC: &str = concat!(r#"
@@ -137,16 +140,17 @@ const CREATED_ASC: &str = concat!(r#"
 const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
     FROM (
         SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1::uuid AND EXISTS (
+        CROSS JOIN LATERAL (
             SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }}
-        )
+            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS c
+    ) AS o
     LEFT JOIN LATERAL (
         SELECT "#, display_message_columns!(), r#"
         FROM {{ display_messages }} AS m
-        WHERE m.{{ owner }} = c.group_member AND m.conversation_id = $1::uuid AND m.sequence > $2::bigint
+        WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.sequence > $2::bigint
         ORDER BY m.sequence LIMIT $3::bigint
     ) AS m ON TRUE
     ORDER BY m.sequence"#);
@@ -154,16 +158,17 @@ const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
 const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
     FROM (
         SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1::uuid AND EXISTS (
+        CROSS JOIN LATERAL (
             SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }}
-        )
+            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS c
+    ) AS o
     LEFT JOIN LATERAL (
         SELECT "#, display_message_columns!(), r#"
         FROM {{ display_messages }} AS m
-        WHERE m.{{ owner }} = c.group_member AND m.conversation_id = $1::uuid AND m.sequence < $2::bigint
+        WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.sequence < $2::bigint
         ORDER BY m.sequence DESC LIMIT $3::bigint
     ) AS m ON TRUE
     ORDER BY m.sequence"#);
@@ -188,75 +193,79 @@ pub(super) const SEARCH: &str = concat!("SELECT ", display_message_columns!(), r
 pub(super) const AGENT_STATE: &str = r#"
     WITH conversation AS (
         SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1::uuid AND EXISTS (
+        CROSS JOIN LATERAL (
             SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-        )
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
     )
     SELECT s.revision, s.write_id, NULL::integer AS position, NULL::uuid AS message_id, s.data
-    FROM conversation AS c
+    FROM conversation AS o
     LEFT JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = c.group_member AND s.conversation_id = $1::uuid
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid
     UNION ALL
     SELECT NULL::bigint, NULL::uuid, m.position, m.message_id, m.data
-    FROM conversation AS c
+    FROM conversation AS o
     JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = c.group_member AND s.conversation_id = $1::uuid
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid
     JOIN {{ agent_messages }} AS m
-        ON m.{{ owner }} = c.group_member AND m.conversation_id = $1::uuid AND m.epoch = s.epoch"#;
+        ON m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.epoch = s.epoch"#;
 
 pub(super) const HEADER: &str = r#"
     SELECT s.data
     FROM (
         SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1::uuid AND EXISTS (
+        CROSS JOIN LATERAL (
             SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-        )
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS c
+    ) AS o
     LEFT JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = c.group_member AND s.conversation_id = $1::uuid"#;
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid"#;
 
 pub(super) const UNREADABLE_STATES: &str = r#"
     WITH conversation AS (
         SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1::uuid AND EXISTS (
+        CROSS JOIN LATERAL (
             SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-        )
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
     )
     SELECT u.epoch, u.set_aside_at
-    FROM conversation AS c
+    FROM conversation AS o
     LEFT JOIN (
         SELECT u.epoch, u.set_aside_at FROM {{ unreadable_states }} AS u
-        WHERE u.{{ owner }} = (SELECT c.group_member FROM conversation AS c)
+        WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
           AND u.conversation_id = $1::uuid
         UNION ALL
         SELECT -1, NULL::timestamptz FROM {{ agent_states }} AS s
-        WHERE s.{{ owner }} = (SELECT c.group_member FROM conversation AS c)
+        WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
           AND s.conversation_id = $1::uuid AND s.unreadable_data IS NOT NULL
     ) AS u ON TRUE"#;
 
 pub(super) const UNREADABLE_DATA: &str = r#"
     WITH conversation AS (
         SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1::uuid AND EXISTS (
+        CROSS JOIN LATERAL (
             SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $3 AND g.{{ group.member }} = c.{{ owner }}
-        )
+            WHERE g.{{ group.column }} = $3 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
     )
     SELECT NULL::integer AS position, NULL::uuid AS message_id, u.data
     FROM {{ unreadable_states }} AS u
-    WHERE u.{{ owner }} = (SELECT c.group_member FROM conversation AS c)
+    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
       AND u.conversation_id = $1::uuid AND u.epoch = $2::bigint
     UNION ALL
     SELECT NULL::integer, NULL::uuid, s.unreadable_data
     FROM {{ agent_states }} AS s
-    WHERE s.{{ owner }} = (SELECT c.group_member FROM conversation AS c)
+    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
       AND s.conversation_id = $1::uuid
       AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
     UNION ALL
@@ -264,6 +273,6 @@ pub(super) const UNREADABLE_DATA: &str = r#"
     FROM {{ unreadable_states }} AS u
     JOIN {{ agent_messages }} AS m
         ON m.{{ owner }} = u.{{ owner }} AND m.conversation_id = $1::uuid AND m.epoch = u.epoch
-    WHERE u.{{ owner }} = (SELECT c.group_member FROM conversation AS c)
+    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
       AND u.conversation_id = $1::uuid AND u.epoch = $2::bigint"#;
 {%- endif %}

@@ -61,8 +61,8 @@ const UPDATED_DESC: &str = concat!(r#"
         WHERE f.group_rank <= $1
     )
     SELECT "#, conversation_columns!(), r#"
-    FROM page AS c WHERE c.group_rank <= $1
-    ORDER BY c.updated_at DESC, c.id DESC"#);
+    FROM page AS p WHERE p.group_rank <= $1
+    ORDER BY p.updated_at DESC, p.id DESC"#);
 
 const UPDATED_ASC: &str = concat!(r#"
     WITH first AS (
@@ -87,8 +87,8 @@ const UPDATED_ASC: &str = concat!(r#"
         WHERE f.group_rank <= $1
     )
     SELECT "#, conversation_columns!(), r#"
-    FROM page AS c WHERE c.group_rank <= $1
-    ORDER BY c.updated_at, c.id"#);
+    FROM page AS p WHERE p.group_rank <= $1
+    ORDER BY p.updated_at, p.id"#);
 
 const CREATED_DESC: &str = concat!(r#"
     WITH first AS (
@@ -113,8 +113,8 @@ const CREATED_DESC: &str = concat!(r#"
         WHERE f.group_rank <= $1
     )
     SELECT "#, conversation_columns!(), r#"
-    FROM page AS c WHERE c.group_rank <= $1
-    ORDER BY c.id DESC"#);
+    FROM page AS p WHERE p.group_rank <= $1
+    ORDER BY p.id DESC"#);
 
 const CREATED_ASC: &str = concat!(r#"
     WITH first AS (
@@ -139,13 +139,13 @@ const CREATED_ASC: &str = concat!(r#"
         WHERE f.group_rank <= $1
     )
     SELECT "#, conversation_columns!(), r#"
-    FROM page AS c WHERE c.group_rank <= $1
-    ORDER BY c.id"#);
+    FROM page AS p WHERE p.group_rank <= $1
+    ORDER BY p.id"#);
 
 const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
     FROM {{ display_messages }} AS m
     WHERE m.{{ owner }} = (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        SELECT c.{{ owner }} FROM {{ conversations }} AS c
         WHERE c.id = $1 AND EXISTS (
             SELECT 1 FROM {{ group.table }} AS g
             WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }}
@@ -157,7 +157,7 @@ const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
 const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
     FROM {{ display_messages }} AS m
     WHERE m.{{ owner }} = (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        SELECT c.{{ owner }} FROM {{ conversations }} AS c
         WHERE c.id = $1 AND EXISTS (
             SELECT 1 FROM {{ group.table }} AS g
             WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }}
@@ -169,8 +169,9 @@ const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
 /// The keys of what matches are sorted, and only the page is read as a whole.
 pub(super) const SEARCH: &str = concat!(r#"
     WITH found AS (
-        SELECT g.group_member, m.conversation_id, m.sequence,
-               rank() OVER (ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC) AS group_rank
+        SELECT g.group_member, m.conversation_id AS found_id, m.sequence AS found_sequence,
+               rank() OVER (ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC)
+                   AS group_rank
         FROM (
             SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $7
@@ -180,10 +181,11 @@ pub(super) const SEARCH: &str = concat!(r#"
           AND (m.inserted_at, m.conversation_id, m.sequence) < ($4, $5, $6)
     )
     SELECT "#, display_message_columns!(), r#"
-    FROM {{ display_messages }} AS m
-    WHERE (m.{{ owner }}, m.conversation_id, m.sequence) IN (
-        SELECT f.group_member, f.conversation_id, f.sequence FROM found AS f WHERE f.group_rank <= $3
-    )
+    FROM found AS f
+    CROSS JOIN {{ display_messages }} AS m
+        ON m.{{ owner }} = f.group_member AND m.conversation_id = f.found_id
+       AND m.sequence = f.found_sequence
+    WHERE f.group_rank <= $3
     ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC"#);
 
 pub(super) const AGENT_STATE: &str = r#"
@@ -196,16 +198,16 @@ pub(super) const AGENT_STATE: &str = r#"
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
     )
     SELECT s.revision, s.write_id, NULL AS position, NULL AS message_id, s.data
-    FROM conversation AS c
+    FROM conversation AS o
     LEFT JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = c.group_member AND s.conversation_id = $1
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1
     UNION ALL
     SELECT NULL, NULL, m.position, m.message_id, m.data
-    FROM conversation AS c
+    FROM conversation AS o
     CROSS JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = c.group_member AND s.conversation_id = $1
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1
     CROSS JOIN {{ agent_messages }} AS m
-        ON m.{{ owner }} = c.group_member AND m.conversation_id = $1 AND m.epoch = s.epoch"#;
+        ON m.{{ owner }} = o.group_member AND m.conversation_id = $1 AND m.epoch = s.epoch"#;
 
 pub(super) const HEADER: &str = r#"
     SELECT s.data
@@ -216,9 +218,9 @@ pub(super) const HEADER: &str = r#"
             WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
         )
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS c
+    ) AS o
     LEFT JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = c.group_member AND s.conversation_id = $1"#;
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1"#;
 
 pub(super) const UNREADABLE_STATES: &str = r#"
     WITH conversation AS (
@@ -230,14 +232,14 @@ pub(super) const UNREADABLE_STATES: &str = r#"
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
     )
     SELECT u.epoch, u.set_aside_at
-    FROM conversation AS c
+    FROM conversation AS o
     LEFT JOIN (
         SELECT u.epoch, u.set_aside_at FROM {{ unreadable_states }} AS u
-        WHERE u.{{ owner }} = (SELECT c.group_member FROM conversation AS c)
+        WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
           AND u.conversation_id = $1
         UNION ALL
         SELECT -1, NULL FROM {{ agent_states }} AS s
-        WHERE s.{{ owner }} = (SELECT c.group_member FROM conversation AS c)
+        WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
           AND s.conversation_id = $1 AND s.unreadable_data IS NOT NULL
     ) AS u ON TRUE"#;
 
@@ -252,12 +254,12 @@ pub(super) const UNREADABLE_DATA: &str = r#"
     )
     SELECT NULL AS position, NULL AS message_id, u.data
     FROM {{ unreadable_states }} AS u
-    WHERE u.{{ owner }} = (SELECT c.group_member FROM conversation AS c)
+    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
       AND u.conversation_id = $1 AND u.epoch = $2
     UNION ALL
     SELECT NULL, NULL, s.unreadable_data
     FROM {{ agent_states }} AS s
-    WHERE s.{{ owner }} = (SELECT c.group_member FROM conversation AS c)
+    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
       AND s.conversation_id = $1
       AND s.unreadable_data IS NOT NULL AND $2 = -1
     UNION ALL
@@ -265,6 +267,6 @@ pub(super) const UNREADABLE_DATA: &str = r#"
     FROM {{ unreadable_states }} AS u
     CROSS JOIN {{ agent_messages }} AS m
         ON m.{{ owner }} = u.{{ owner }} AND m.conversation_id = $1 AND m.epoch = u.epoch
-    WHERE u.{{ owner }} = (SELECT c.group_member FROM conversation AS c)
+    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
       AND u.conversation_id = $1 AND u.epoch = $2"#;
 {%- endif %}
