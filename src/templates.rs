@@ -321,7 +321,7 @@ impl ScopeOwner {
             bound_type: bound_type(*key),
             bound: bound(field, *key),
             is_text: *key == KeyType::Text,
-            is_optional: access.steps.iter().any(|step| step.optional),
+            is_optional: access.is_optional(),
             read,
             read_value,
         }

@@ -285,7 +285,7 @@ impl Inquiry<'_> {
             Lookup::Found(definition) => Some(definition),
             Lookup::Absent | Lookup::Opaque | Lookup::Made(_) => None,
         };
-        if !owner.access.steps.iter().any(|step| step.optional) {
+        if !owner.access.is_optional() {
             notes.push(Note::NeverGroup {
                 scope: self.scope.rust(),
                 owner: owner.noun.to_string(),
@@ -300,7 +300,7 @@ impl Inquiry<'_> {
                 );
             }
             (Some(text), _) => source::follow(tree, krate, self.scope, definition, text, self.context),
-            (None, _) if !owner.access.steps.iter().any(|step| step.optional) => return Ok(None),
+            (None, _) if !owner.access.is_optional() => return Ok(None),
             (None, None) => {
                 let step = Step { text: field.rust(), optional: true };
                 return Ok(Some(Access { steps: vec![step], id: None }));

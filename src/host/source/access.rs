@@ -23,6 +23,11 @@ impl Access {
     pub fn shown(&self) -> String {
         self.steps.iter().map(|step| step.text.as_str()).collect::<Vec<_>>().join(".")
     }
+
+    /// Whether a scope may have no such id.
+    pub fn is_optional(&self) -> bool {
+        self.steps.iter().any(|step| step.optional)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

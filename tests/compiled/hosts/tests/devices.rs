@@ -33,7 +33,7 @@ fn with_owner(mut row: Value, owner: usize) -> Value {
 }
 
 /// An owner may be in all of them, and in each of them several times.
-const GROUPS: usize = 2;
+static GROUPS: usize = 2;
 
 fn group(group: usize) -> DeviceScope {
     DeviceScope {

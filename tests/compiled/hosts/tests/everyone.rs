@@ -26,7 +26,7 @@ fn with_owner(row: Value, _: usize) -> Value {
 }
 
 /// There are no groups.
-const GROUPS: usize = 0;
+static GROUPS: usize = 0;
 
 fn group(_: usize) -> Scope {
     scope(0)

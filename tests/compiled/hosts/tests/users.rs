@@ -27,7 +27,7 @@ fn with_owner(mut row: Value, owner: usize) -> Value {
 }
 
 /// There are no groups.
-const GROUPS: usize = 0;
+static GROUPS: usize = 0;
 
 fn group(_: usize) -> Scope {
     scope(0)
