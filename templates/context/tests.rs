@@ -100,7 +100,61 @@ async fn a_conversation_is_created_read_changed_and_deleted() {
 }
 {%- if has_owner %}
 
+#[tokio::test]
+async fn what_belongs_to_somebody_else_is_not_found() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let call = NewDisplayMessage::tool_call("call_1", "search");
+    db.append_display_message(&alice(), id, call).await.unwrap();
+    let before = db.get_conversation(&alice(), id).await.unwrap();
+
+    let message = NewDisplayMessage::text(Role::User, "hello");
+    let page = MessagePage::first();
+    assert_not_found!(db.get_conversation(&bob(), id));
+    assert_not_found!(db.update_conversation(&bob(), id, ConversationChanges::default()));
+    assert_not_found!(db.delete_conversation(&bob(), id));
+    assert_not_found!(db.append_display_message(&bob(), id, message));
+    assert_not_found!(db.load_display_messages(&bob(), id, page));
+    assert_not_found!(db.clear_display_messages(&bob(), id));
+    assert_not_found!(db.mark_tool_executing(&bob(), id, "call_1"));
+    assert_not_found!(db.save_agent_state(&bob(), id, &State::new(), Expect::Any));
+    assert_not_found!(db.load_agent_state(&bob(), id));
+    assert_not_found!(db.load_todos(&bob(), id));
+    assert_not_found!(db.list_unreadable(&bob(), id));
+    assert_not_found!(db.restore_unreadable(&bob(), id, 0));
+    assert_not_found!(db.set_interrupted(&bob(), id, true));
+    assert_not_found!(db.save_message(&bob(), id, Uuid::now_v7(), &Message::user("hello")));
+    assert_not_found!(db.record_hitl_decision(&bob(), id, "call_1", HitlDecision::Approved));
+    assert_eq!(
+        db.list_conversations(&bob(), ListConversations::default())
+            .await
+            .unwrap(),
+        []
+    );
+    assert_eq!(db.search_messages(&bob(), "search", SearchPage::first())
+            .await
+            .unwrap(),
+        []);
+
+    assert_eq!(db.get_conversation(&alice(), id).await.unwrap(), before);
+    assert_eq!(
+        db.load_display_messages(&alice(), id, page)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn the_tables_refuse_a_row_that_crosses_owners() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    assert!(db.insert_state(&bob(), id).await.is_err());
+    db.insert_state(&alice(), id).await.unwrap();
+}
 {%- if group.is_some() %}
+
 #[tokio::test]
 async fn a_group_reads_what_its_members_have() {
     let db = Database::new().await;
@@ -177,61 +231,7 @@ async fn a_group_writes_nothing() {
     assert_no_owner!(db.discard_unreadable(&group(), id, 0));
     assert_eq!(db.get_conversation(&alice(), id).await.unwrap(), before);
 }
-
-{% endif %}
-#[tokio::test]
-async fn what_belongs_to_somebody_else_is_not_found() {
-    let db = Database::new().await;
-    let id = db.conversation().await;
-    let call = NewDisplayMessage::tool_call("call_1", "search");
-    db.append_display_message(&alice(), id, call).await.unwrap();
-    let before = db.get_conversation(&alice(), id).await.unwrap();
-
-    let message = NewDisplayMessage::text(Role::User, "hello");
-    let page = MessagePage::first();
-    assert_not_found!(db.get_conversation(&bob(), id));
-    assert_not_found!(db.update_conversation(&bob(), id, ConversationChanges::default()));
-    assert_not_found!(db.delete_conversation(&bob(), id));
-    assert_not_found!(db.append_display_message(&bob(), id, message));
-    assert_not_found!(db.load_display_messages(&bob(), id, page));
-    assert_not_found!(db.clear_display_messages(&bob(), id));
-    assert_not_found!(db.mark_tool_executing(&bob(), id, "call_1"));
-    assert_not_found!(db.save_agent_state(&bob(), id, &State::new(), Expect::Any));
-    assert_not_found!(db.load_agent_state(&bob(), id));
-    assert_not_found!(db.load_todos(&bob(), id));
-    assert_not_found!(db.list_unreadable(&bob(), id));
-    assert_not_found!(db.restore_unreadable(&bob(), id, 0));
-    assert_not_found!(db.set_interrupted(&bob(), id, true));
-    assert_not_found!(db.save_message(&bob(), id, Uuid::now_v7(), &Message::user("hello")));
-    assert_not_found!(db.record_hitl_decision(&bob(), id, "call_1", HitlDecision::Approved));
-    assert_eq!(
-        db.list_conversations(&bob(), ListConversations::default())
-            .await
-            .unwrap(),
-        []
-    );
-    assert_eq!(db.search_messages(&bob(), "search", SearchPage::first())
-            .await
-            .unwrap(),
-        []);
-
-    assert_eq!(db.get_conversation(&alice(), id).await.unwrap(), before);
-    assert_eq!(
-        db.load_display_messages(&alice(), id, page)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
-}
-
-#[tokio::test]
-async fn the_tables_refuse_a_row_that_crosses_owners() {
-    let db = Database::new().await;
-    let id = db.conversation().await;
-    assert!(db.insert_state(&bob(), id).await.is_err());
-    db.insert_state(&alice(), id).await.unwrap();
-}
+{%- endif %}
 {%- endif %}
 
 #[tokio::test]
