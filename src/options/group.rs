@@ -117,6 +117,8 @@ impl Inquiry<'_> {
         };
         check_field(&field, owner, database)?;
         let Found { table, group: declared, member } = self.group_table(&noun, &field, owner, database, notes)?;
+        // They are written into statements as the migrations spell them.
+        [&table.name, &table.member].into_iter().chain(&table.schema).try_for_each(|name| check_table(TABLE, name))?;
         check_member(&table, member.as_deref(), owner, database)?;
         let mut access = self.group_access(&noun, &field, owner, lookup, notes)?;
         let seen_id = access.as_ref().and_then(|access| access.id.as_ref());

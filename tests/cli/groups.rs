@@ -160,6 +160,29 @@ fn what_cannot_be_a_group_is_refused() {
 }
 
 #[test]
+fn a_column_that_no_statement_could_name_is_refused() {
+    let host = host(
+        "CREATE TABLE users (id INTEGER PRIMARY KEY);\n\
+         CREATE TABLE memberships (organization_id INTEGER, [it\"#s] INTEGER REFERENCES users (id));\n",
+    );
+    let failure = refused(&host, 2, "--group-type organization");
+    assert!(failure.contains("--group-table: `it\"#s` contains"), "{failure}");
+}
+
+#[test]
+fn a_member_of_another_type_than_the_owner_is_refused() {
+    let host = host(
+        "CREATE TABLE users (id INTEGER PRIMARY KEY);\n\
+         CREATE TABLE memberships (organization_id INTEGER, user_id TEXT);\n",
+    );
+    let failure = refused(&host, 5, "--group-type organization");
+    assert!(
+        failure.contains("`user_id` of table `memberships` is declared `TEXT`, but the key of the user"),
+        "{failure}"
+    );
+}
+
+#[test]
 fn a_scope_that_always_has_an_owner_is_never_a_groups() {
     let host = host(COLUMN);
     let run = host.generate("gen persistence conversations --scope crate::accounts::Login --group-type organization");
