@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn a_link_is_read_as_it_was_written() {
         let context = ModulePath::parse_context("crate::chat::conversations", "my_app").unwrap();
-        let schema = schema(&TablePrefix::parse("", LONGEST_SUFFIX, 63).unwrap(), None);
+        let schema = schema(&TablePrefix::parse("", LONGEST_SUFFIX, 63).unwrap(), None, false);
         let first = Link::new("my_app", &context, None, &schema);
         let second = Link::new("my_app", &context, Some(&first.to), &schema);
         assert_ne!(first.to, second.to);

@@ -36,6 +36,22 @@ pub struct Given {
     #[arg(long, value_name = "PATH", help_heading = "Owner")]
     pub scope_owner: Option<String>,
 
+    /// A group of owners, whose scope may read what its members own: organization, company, … [default: none]
+    #[arg(long, value_name = "NAME", help_heading = "Group")]
+    pub group_type: Option<String>,
+
+    /// The column that names the group of an owner [default: <group type>_id]
+    #[arg(long, value_name = "NAME", help_heading = "Group")]
+    pub group_field: Option<String>,
+
+    /// The table with that column: the owner's, or one of memberships [default: read from the migrations]
+    #[arg(long, value_name = "TABLE", help_heading = "Group")]
+    pub group_table: Option<String>,
+
+    /// How the group's id is read from the scope, for example `organization.id` [default: read from the scope's source]
+    #[arg(long, value_name = "PATH", help_heading = "Group")]
+    pub scope_group: Option<String>,
+
     /// What the tables' names start with [default: sagents_]
     #[arg(long, value_name = "PREFIX", help_heading = "Database")]
     pub table_prefix: Option<String>,

@@ -86,8 +86,8 @@ impl Host {
         })
     }
 
-    /// A package that is about to be made in a directory that may not exist yet.
-    pub fn init(place: &Place, package: String) -> Result<Self> {
+    /// A package that is about to be made in a directory that may not exist yet, with these files in it.
+    pub fn init(place: &Place, package: String, files: Vec<(Utf8PathBuf, String)>) -> Result<Self> {
         const EDITION: &str = "2024";
         let root = if place.path.exists() { canonical(place)? } else { absolute(place)? };
         for occupied in ["src/lib.rs", "src/main.rs"] {
@@ -96,13 +96,14 @@ impl Host {
                     .help("make the new package in an empty directory, or move that file away"));
             }
         }
-        let overlay: Vec<(Utf8PathBuf, String)> = vec![
+        let mut overlay: Vec<(Utf8PathBuf, String)> = vec![
             (
                 "Cargo.toml".into(),
                 format!("[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"{EDITION}\"\n"),
             ),
             ("src/lib.rs".into(), format!("//! The library of `{package}`: what its binary and its tests share.\n")),
         ];
+        overlay.extend(files);
         let mut tree = Tree::new(root.clone());
         for (path, text) in &overlay {
             tree.overlay(path.clone(), text.clone());

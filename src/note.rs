@@ -10,6 +10,12 @@ pub enum Note {
     UnknownTable { migrations: Utf8PathBuf, table: String },
     /// The type of the owner's id in the scope cannot be read.
     AssumedType { path: String, scope: String, rust_type: &'static str },
+    /// The group's table was named, and no migration makes it.
+    UnknownGroupTable { migrations: Utf8PathBuf, table: String, columns: [String; 2] },
+    /// No index of the group's table starts with the group.
+    NoGroupIndex { table: String, column: String },
+    /// A scope always has an owner, so it never reads as a group.
+    NeverGroup { scope: String, owner: String, group: String },
     /// The owner changes without `--backfill`.
     EmptyTablesOnly,
     /// Emitted migrations that are gone, while others make the same tables.

@@ -1,12 +1,14 @@
 //! Every rule about input. What a person gave, what was recorded and what the host shows become [`Options`], in which
 //! nothing is left to default and everything is valid; no later module sees a clap type.
 
+mod group;
 mod key;
 mod lints;
 mod owner;
 mod rerun;
 mod reserved;
 
+pub use self::group::{Group, GroupTable, NewOwners, new_owners};
 pub use self::key::OwnerTable;
 pub use self::owner::Owner;
 pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference};
@@ -26,7 +28,7 @@ use crate::given::Given;
 use crate::host::Host;
 use crate::host::manifest::Sqlx;
 use crate::host::migrations::{self, Migrations};
-use crate::host::source::{self, Lookup};
+use crate::host::source::{self, Access, Lookup};
 use crate::memory::{self, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
 use crate::note::Note;
@@ -38,6 +40,8 @@ pub struct Options {
     pub scope: TypePath,
     pub scope_origin: ScopeOrigin,
     pub owner: Option<Owner>,
+    /// The group whose scope may read what its members own.
+    pub group: Option<Group>,
     pub prefix: TablePrefix,
     pub database: Database,
     pub migrations: Utf8PathBuf,
@@ -89,6 +93,10 @@ impl Options {
             owner_table: _,
             owner_id: _,
             scope_owner: _,
+            group_type,
+            group_field: _,
+            group_table: _,
+            scope_group: _,
             table_prefix,
             database,
             migrations,
@@ -121,17 +129,16 @@ impl Options {
         let found = migrations::read(&host.tree, &directory, database)?;
         let mut catalog = found.catalog.clone();
         // The tables of the context itself are not the owner's, even if one has its name.
-        for table in schema::schema(&prefix, None).tables {
-            let is_owner = |owner: &str| {
-                let owner = OwnerTable::named(owner, database).place(database);
-                owner.schema.is_none() && owner.table.eq_ignore_ascii_case(&table.name)
-            };
-            if given.owner_table.as_deref().is_some_and(is_owner) {
-                return Err(Failure::usage(format!(
-                    "--owner-table: `{}` is a table of the context itself",
-                    table.name
-                ))
-                .help("name the table of the owner, or `none` for no foreign key"));
+        for table in schema::schema(&prefix, None, false).tables {
+            for (flag, named, help) in [
+                ("--owner-table", &given.owner_table, "name the table of the owner, or `none` for no foreign key"),
+                ("--group-table", &given.group_table, "name the table of the owner, or one of memberships"),
+            ] {
+                let named = named.as_deref().map(|named| OwnerTable::named(named, database).place(database));
+                if named.is_some_and(|named| named.schema.is_none() && named.table.eq_ignore_ascii_case(&table.name)) {
+                    let what = format!("{flag}: `{}` is a table of the context itself", table.name);
+                    return Err(Failure::usage(what).help(help));
+                }
             }
             catalog.forget(&table.name);
         }
@@ -149,6 +156,13 @@ impl Options {
             }
             noun => Some(inquiry.owner(noun, database, &lookup, &mut notes)?),
         };
+        let group = match (&owner, group_type.as_deref().unwrap_or(NO_GROUP)) {
+            (Some(owner), noun) if noun != NO_GROUP => Some(inquiry.group(noun, owner, database, &lookup, &mut notes)?),
+            _ => {
+                inquiry.refuse_group_options()?;
+                None
+            }
+        };
         if !is_own {
             host.source(&context).check_scope(&scope)?;
         }
@@ -160,6 +174,7 @@ impl Options {
             },
             backfill: None,
             owner,
+            group,
             prefix,
             database,
             migrations: directory,
@@ -202,7 +217,7 @@ impl Options {
 
     /// As text for `.sagents/` and for people.
     pub fn resolved(&self) -> Resolved {
-        let owner = self.owner.as_ref();
+        let (owner, group) = (self.owner.as_ref(), self.group.as_ref());
         Resolved {
             context: self.context.rust(),
             scope: self.scope.rust(),
@@ -213,6 +228,11 @@ impl Options {
             owner_key: owner.and_then(|owner| owner.table.as_ref().map(|table| table.key.clone())),
             owner_module: owner.and_then(|owner| owner.module.as_ref().map(TypePath::rust)),
             scope_owner: owner.map(|owner| owner.access.shown()),
+            group_type: group.map(|group| group.noun.to_string()),
+            group_field: group.map(|group| group.field.to_string()),
+            group_id: group.map(|group| group.key.name().to_owned()),
+            group_table: group.map(|group| group.table.shown()),
+            scope_group: group.and_then(|group| group.access.as_ref().map(Access::shown)),
             table_prefix: self.prefix.as_str().to_owned(),
             database: self.database,
             migrations: self.migrations.clone(),
@@ -272,6 +292,16 @@ pub struct Resolved {
     pub owner_module: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope_owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_field: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_table: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope_group: Option<String>,
     pub table_prefix: String,
     pub database: Database,
     pub migrations: Utf8PathBuf,
@@ -296,7 +326,9 @@ pub const DEFAULT_PREFIX: &str = "sagents_";
 pub const DEFAULT_OWNER: &str = "user";
 /// The owner type of conversations that have no owner.
 pub const NO_OWNER: &str = "none";
-const DEFAULT_MIGRATIONS: &str = "migrations";
+/// What `--group-type` is by default.
+pub const NO_GROUP: &str = "none";
+pub const DEFAULT_MIGRATIONS: &str = "migrations";
 
 /// The name of a package that `--init` makes.
 pub fn check_package(package: &str) -> Result<()> {

@@ -139,6 +139,7 @@ impl Report<'_> {
     fn headline(&self) -> String {
         let Generation { resolved, changes, .. } = self.generation;
         let Resolved { context, owner_type, owner_field, owner_id, table_prefix, database, .. } = resolved;
+        let Resolved { group_type, group_table, group_field, .. } = resolved;
         let verb = match (self.dry_run, changes.iter().any(Change::writes)) {
             _ if changes.iter().any(Change::is_undecided) => "Needs a decision:",
             _ if changes.iter().any(|change| change.action == Action::Unresolved) => "Has conflicts:",
@@ -150,7 +151,11 @@ impl Report<'_> {
             (Some(field), Some(id)) => format!("owner {owner_type} ({field}, {id})"),
             _ => "no owner".to_owned(),
         };
-        format!("{BOLD}{verb} {context}{BOLD:#}: {}, {owner}, tables {table_prefix}*\n", database.name())
+        let group = match (group_type, group_table, group_field) {
+            (Some(group), Some(table), Some(field)) => format!(", group {group} ({table}, {field})"),
+            _ => String::new(),
+        };
+        format!("{BOLD}{verb} {context}{BOLD:#}: {}, {owner}{group}, tables {table_prefix}*\n", database.name())
     }
 }
 
@@ -217,6 +222,11 @@ pub fn list(contexts: &[Resolved]) -> String {
             owner_key,
             owner_module: _,
             scope_owner,
+            group_type,
+            group_field,
+            group_id,
+            group_table,
+            scope_group,
             table_prefix,
             database,
             migrations,
@@ -232,6 +242,11 @@ pub fn list(contexts: &[Resolved]) -> String {
             ("owner id", owner_id.clone()),
             ("owner table", owner_table.as_ref().map(|table| format!("{table}{key}"))),
             ("scope owner", scope_owner.clone()),
+            ("group type", group_type.clone()),
+            ("group field", group_field.clone()),
+            ("group id", group_id.clone()),
+            ("group table", group_table.clone()),
+            ("scope group", scope_group.clone()),
             ("table prefix", Some(table_prefix.clone())),
             ("database", Some(database.name().to_owned())),
             ("migrations", Some(migrations.to_string())),

@@ -184,15 +184,15 @@ pub const LONGEST_SUFFIX: &str = "display_messages_tool_calls";
 pub fn own_columns() -> Vec<String> {
     let prefix = TablePrefix::parse("", LONGEST_SUFFIX, usize::MAX).expect("an empty prefix is valid");
     let mut names: Vec<_> =
-        schema(&prefix, None).tables.into_iter().flat_map(|table| table.columns).map(|c| c.name).collect();
+        schema(&prefix, None, false).tables.into_iter().flat_map(|table| table.columns).map(|c| c.name).collect();
     names.sort();
     names.dedup();
     names
 }
 
-/// The tables of a context.
-pub fn schema(prefix: &TablePrefix, owner: Option<&OwnerColumn>) -> Schema {
-    let maker = Maker { prefix: prefix.as_str(), owner };
+/// The tables of a context. With a group, its scope reads what several owners have.
+pub fn schema(prefix: &TablePrefix, owner: Option<&OwnerColumn>, has_group: bool) -> Schema {
+    let maker = Maker { prefix: prefix.as_str(), owner, has_group };
     let tables = vec![
         maker.conversations(),
         maker.agent_states(),
@@ -207,6 +207,7 @@ pub fn schema(prefix: &TablePrefix, owner: Option<&OwnerColumn>) -> Schema {
 struct Maker<'a> {
     prefix: &'a str,
     owner: Option<&'a OwnerColumn>,
+    has_group: bool,
 }
 
 impl Maker<'_> {
@@ -217,6 +218,13 @@ impl Maker<'_> {
             let (name, columns) = (format!("{name}_fkey"), vec![owner.name.clone()]);
             Some(ForeignKey { name, columns, schema, table, references: vec![column] })
         });
+        let mut indexes = vec![self.index(format!("{name}_updated"), &[("updated_at", true), ("id", true)], None)];
+        // Who of a group's members has a conversation is not known before it is found.
+        indexes.extend(self.has_group.then(|| Index {
+            name: format!("{name}_id"),
+            columns: vec![IndexColumn { name: "id".to_owned(), descending: false }],
+            only: None,
+        }));
         Table {
             about: "Conversations, and where each one's next message goes.".into(),
             columns: self.columns(vec![
@@ -233,7 +241,7 @@ impl Maker<'_> {
             unique: Vec::new(),
             foreign_keys: to_owner.into_iter().collect(),
             checks: vec![check("valid_next_sequence", "next_sequence >= 0")],
-            indexes: vec![self.index(format!("{name}_updated"), &[("updated_at", true), ("id", true)], None)],
+            indexes,
             clustered: true,
             name,
         }
@@ -427,7 +435,7 @@ mod tests {
     #[test]
     fn the_longest_suffix_is_the_longest() {
         let prefix = TablePrefix::parse("", LONGEST_SUFFIX, 63).unwrap();
-        let tables = schema(&prefix, None).tables;
+        let tables = schema(&prefix, None, true).tables;
         let names = tables.iter().flat_map(|table| {
             let keys = table.unique.iter().chain([&table.primary_key]).map(|key| &key.name);
             let foreign_keys = table.foreign_keys.iter().map(|key| &key.name);

@@ -8,8 +8,8 @@ use camino::Utf8PathBuf;
 use crate::database::Database;
 use crate::host::source::{Access, Around, Seen, Step, Take};
 use crate::key::KeyType;
-use crate::names::{TypePath, crate_name};
-use crate::options::{Options, Owner, RESERVED_TYPES, ScopeOrigin};
+use crate::names::{Name, TypePath, crate_name};
+use crate::options::{Group, GroupTable, NewOwners, Options, Owner, RESERVED_TYPES, ScopeOrigin};
 
 /// How generated tests make the tables.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ impl Context {
             scope,
             scope_origin,
             owner,
+            group,
             prefix,
             database,
             migrations: _,
@@ -81,11 +82,17 @@ impl Context {
                 scope_name: scope_name.clone(),
                 imports: imports(
                     scope_import.iter().filter(|_| !is_own).cloned(),
-                    owner.as_ref().map(|owner| &owner.access),
+                    owner
+                        .iter()
+                        .map(|owner| &owner.access)
+                        .chain(group.iter().filter_map(|group| group.access.as_ref())),
                     is_free,
                 ),
                 is_own,
+                uses_uuid: owner.as_ref().map(|owner| owner.key).is_some_and(is_uuid)
+                    || group.as_ref().map(|group| group.key).is_some_and(is_uuid),
                 owner: owner.as_ref().map(|owner| ScopeOwner::new(owner, is_free)),
+                group: group.as_ref().map(|group| ScopeGroup::new(group, is_free)),
             },
             store: Store {
                 prefix: prefix.as_str().to_owned(),
@@ -99,6 +106,7 @@ impl Context {
                 owner_is_uuid_text: owner.as_ref().is_some_and(|owner| owner.key == KeyType::UuidText),
                 key_type: owner.as_ref().map_or("", |owner| key_type(owner.key)),
                 least_key: owner.as_ref().map_or("", |owner| least_key(owner.key)),
+                group: group.as_ref().map(|group| StoreGroup::new(group, *database)),
             },
             tests: tests.then(|| Tests {
                 context: name.clone(),
@@ -110,7 +118,8 @@ impl Context {
                     let (alice, bob) = two_keys(owner.key);
                     TestOwner { column: column(owner), alice, bob }
                 }),
-                stand_in: owner.as_ref().and_then(|owner| stand_in(owner, *database)),
+                stand_in: owner.as_ref().and_then(|owner| stand_in(owner, group.as_ref(), *database)),
+                group: owner.as_ref().zip(group.as_ref()).map(|(owner, group)| TestGroup::new(owner, group, *database)),
                 migration: match tables {
                     Tables::Script(script) => {
                         format!(r#"include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{script}"))"#)
@@ -118,7 +127,7 @@ impl Context {
                     Tables::Text(text) => format!("r#\"\n{text}\"#"),
                 },
             }),
-            api: Api { context: name, public, tests: *tests, scope_name, scope_import, has_everyone: is_own },
+            api: Api { context: name, public, tests: *tests, scope_name, scope_import },
         }
     }
 
@@ -153,6 +162,12 @@ impl Context {
                 (Some("store/tool_calls"), store.postgres_tool_calls()),
             ],
         });
+        if store.group.is_some() {
+            files.push(match database {
+                Database::Sqlite => (Some("store/groups"), store.sqlite_groups()),
+                Database::Postgres => (Some("store/groups"), store.postgres_groups()),
+            });
+        }
         if let Some(tests) = tests {
             let database = match database {
                 Database::Sqlite => tests.sqlite_database(),
@@ -204,8 +219,6 @@ templates! {
         /// The scope's type, and what a file imports to name it so.
         scope_name: String,
         scope_import: Option<String>,
-        /// The context brings the scope's type.
-        has_everyone: bool,
     }
     context: "context/context.rs",
     messages: "context/messages.rs",
@@ -232,7 +245,9 @@ templates! {
         imports: Vec<String>,
         /// The scope's type is defined there.
         is_own: bool,
+        uses_uuid: bool,
         owner: Option<ScopeOwner>,
+        group: Option<ScopeGroup>,
     }
     text: "context/scope.rs",
 }
@@ -252,15 +267,18 @@ templates! {
         /// The Rust type of the owner's column, and its least value.
         key_type: &'static str,
         least_key: &'static str,
+        group: Option<StoreGroup>,
     }
     sqlite: "store/sqlite/store.rs",
     sqlite_conversations: "store/sqlite/conversations.rs",
+    sqlite_groups: "store/sqlite/groups.rs",
     sqlite_messages: "store/sqlite/messages.rs",
     sqlite_rows: "store/sqlite/rows.rs",
     sqlite_states: "store/sqlite/states.rs",
     sqlite_tool_calls: "store/sqlite/tool_calls.rs",
     postgres: "store/postgres/store.rs",
     postgres_conversations: "store/postgres/conversations.rs",
+    postgres_groups: "store/postgres/groups.rs",
     postgres_messages: "store/postgres/messages.rs",
     postgres_rows: "store/postgres/rows.rs",
     postgres_states: "store/postgres/states.rs",
@@ -276,6 +294,7 @@ templates! {
         has_owner: bool,
         owner: Option<TestOwner>,
         stand_in: Option<StandIn>,
+        group: Option<TestGroup>,
         /// What makes the tables, as a Rust expression.
         migration: String,
     }
@@ -294,6 +313,7 @@ struct OwnerField {
 #[derive(Debug)]
 struct ScopeOwner {
     noun: String,
+    article: &'static str,
     field: String,
     /// With a link, if there is a type to link to.
     link: String,
@@ -301,7 +321,6 @@ struct ScopeOwner {
     /// What is bound to a statement: its type, and how it is read from `self`.
     bound_type: &'static str,
     bound: String,
-    uses_uuid: bool,
     is_text: bool,
     /// Something on the way to the owner may be absent.
     is_optional: bool,
@@ -314,25 +333,15 @@ impl ScopeOwner {
     /// `is_free` says whether a type may go by its bare name.
     fn new(owner: &Owner, is_free: &dyn Fn(&TypePath) -> bool) -> Self {
         let Owner { noun, field, key, table: _, access, module: _, link } = owner;
-        let named = |ty: &TypePath| if is_free(ty) { ty.name.clone() } else { ty.rust() };
-        let (read, read_value) = read_owner(access, *key, named);
+        let (read, read_value) = read_owner(access, *key, named(is_free));
         Self {
             noun: noun.to_string(),
+            article: article(noun),
             field: field.to_string(),
             link: link.as_ref().map_or_else(|| noun.to_string(), |link| format!("[{noun}]({})", link.rust())),
             rust_type: key.rust_type(),
-            bound_type: match key {
-                KeyType::Integer => "i64",
-                KeyType::Uuid => "Uuid",
-                KeyType::Text => "&str",
-                KeyType::UuidText => "String",
-            },
-            bound: match key {
-                KeyType::Integer | KeyType::Uuid => format!("self.{field}"),
-                KeyType::Text => format!("&self.{field}"),
-                KeyType::UuidText => format!("self.{field}.to_string()"),
-            },
-            uses_uuid: matches!(key, KeyType::Uuid | KeyType::UuidText),
+            bound_type: bound_type(*key),
+            bound: bound(field, *key),
             is_text: *key == KeyType::Text,
             is_optional: access.is_optional(),
             read,
@@ -341,13 +350,13 @@ impl ScopeOwner {
     }
 }
 
-/// The scope, and the enums that the way through it names: one line for a module.
-fn imports(
+/// The scope, and the enums that the ways through it name: one line for a module.
+fn imports<'a>(
     scope: impl Iterator<Item = String>,
-    access: Option<&Access>,
+    ways: impl Iterator<Item = &'a Access>,
     is_free: &dyn Fn(&TypePath) -> bool,
 ) -> Vec<String> {
-    let enums = access.into_iter().flat_map(Access::enums).filter(|ty| is_free(ty)).map(TypePath::rust);
+    let enums = ways.flat_map(Access::enums).filter(|ty| is_free(ty)).map(TypePath::rust);
     let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for path in scope.chain(enums) {
         if let Some((module, name)) = path.rsplit_once("::") {
@@ -361,6 +370,93 @@ fn imports(
     modules.into_iter().map(line).collect()
 }
 
+/// What a type is called where it may go by its bare name, or may not.
+fn named(is_free: &dyn Fn(&TypePath) -> bool) -> impl Fn(&TypePath) -> String {
+    move |ty| if is_free(ty) { ty.name.clone() } else { ty.rust() }
+}
+
+#[derive(Debug)]
+struct ScopeGroup {
+    noun: String,
+    article: &'static str,
+    field: String,
+    rust_type: &'static str,
+    bound_type: &'static str,
+    bound: String,
+    is_text: bool,
+    /// The statements that read the group's id from a scope, and the id. Nothing if every scope has an owner.
+    read: Vec<String>,
+    read_value: Option<String>,
+}
+
+impl ScopeGroup {
+    fn new(group: &Group, is_free: &dyn Fn(&TypePath) -> bool) -> Self {
+        let Group { noun, field, key, table: _, access } = group;
+        let (read, read_value) = access.as_ref().map(|access| read_owner(access, *key, named(is_free))).unzip();
+        Self {
+            noun: noun.to_string(),
+            article: article(noun),
+            field: field.to_string(),
+            rust_type: key.rust_type(),
+            bound_type: bound_type(*key),
+            bound: bound(field, *key),
+            is_text: *key == KeyType::Text,
+            read: read.unwrap_or_default(),
+            read_value,
+        }
+    }
+}
+
+/// The names of the group's table and its columns, quoted.
+#[derive(Debug)]
+struct StoreGroup {
+    table: String,
+    column: String,
+    member: String,
+    is_owners: bool,
+}
+
+impl StoreGroup {
+    fn new(group: &Group, database: Database) -> Self {
+        let GroupTable { schema, name, group: column, member, is_owners } = &group.table;
+        let names = schema.iter().chain([name]).map(|name| database.quote(name));
+        Self {
+            table: names.collect::<Vec<_>>().join("."),
+            column: database.quote(column),
+            member: database.quote(member),
+            is_owners: *is_owners,
+        }
+    }
+}
+
+/// What is bound to a statement: its type, and how it is read from `self`.
+fn bound_type(key: KeyType) -> &'static str {
+    match key {
+        KeyType::Integer => "i64",
+        KeyType::Uuid => "Uuid",
+        KeyType::Text => "&str",
+        KeyType::UuidText => "String",
+    }
+}
+
+fn bound(field: &Name, key: KeyType) -> String {
+    match key {
+        KeyType::Integer | KeyType::Uuid => format!("self.{field}"),
+        KeyType::Text => format!("&self.{field}"),
+        KeyType::UuidText => format!("self.{field}.to_string()"),
+    }
+}
+
+fn is_uuid(key: KeyType) -> bool {
+    matches!(key, KeyType::Uuid | KeyType::UuidText)
+}
+
+/// By its first letter, which is right for nearly every noun that owns something.
+fn article(noun: &Name) -> &'static str {
+    let is_vowel = noun.as_str().starts_with(['a', 'e', 'i', 'o']);
+    if is_vowel { "an" } else { "a" }
+}
+
 #[derive(Debug)]
 struct TestOwner {
     column: String,
@@ -368,7 +464,48 @@ struct TestOwner {
     bob: &'static str,
 }
 
-/// The keys of two owners, in Rust.
+/// The groups in generated tests, and the statements that let an owner join and leave one.
+#[derive(Debug)]
+struct TestGroup {
+    ours: &'static str,
+    other: &'static str,
+    /// A table of memberships, where the host's own migrations do not run.
+    create: Option<String>,
+    join: String,
+    leave: String,
+}
+
+impl TestGroup {
+    fn new(owner: &Owner, group: &Group, database: Database) -> Self {
+        let (ours, other) = two_keys(group.key);
+        let kind = |key: KeyType| database.column_type(key.column());
+        let StoreGroup { table, column, member, is_owners } = StoreGroup::new(group, database);
+        let make_schema = make_schema(group.table.schema.as_deref(), database);
+        let (owner_kind, group_kind) = (kind(owner.key), kind(group.key));
+        if is_owners {
+            return Self {
+                ours,
+                other,
+                create: None,
+                join: format!("UPDATE {table} SET {column} = $1 WHERE {member} = $2"),
+                leave: format!("UPDATE {table} SET {column} = NULL WHERE {column} = $1 AND {member} = $2"),
+            };
+        }
+        Self {
+            ours,
+            other,
+            create: Some(format!("{make_schema}CREATE TABLE {table} ({column} {group_kind}, {member} {owner_kind})")),
+            join: format!("INSERT INTO {table} ({column}, {member}) VALUES ($1, $2)"),
+            leave: format!("DELETE FROM {table} WHERE {column} = $1 AND {member} = $2"),
+        }
+    }
+}
+
+fn make_schema(schema: Option<&str>, database: Database) -> String {
+    schema.map(|schema| format!("CREATE SCHEMA IF NOT EXISTS {}; ", database.quote(schema))).unwrap_or_default()
+}
+
+/// The keys of two owners, or of two groups, in Rust.
 fn two_keys(key: KeyType) -> (&'static str, &'static str) {
     match key {
         KeyType::Integer => ("1", "2"),
@@ -547,6 +684,7 @@ struct Main<'a> {
     /// Nothing if the scope is called like something else that `main` names.
     scope_import: Option<&'a str>,
     scope: &'a str,
+    group: Option<MainGroup>,
     uses_uuid: bool,
     /// Where the database is, from the environment.
     url: String,
@@ -554,6 +692,16 @@ struct Main<'a> {
     opened: &'static str,
     /// The macro's argument; by default it looks where migrations are by default.
     migrations: String,
+}
+
+/// How `main` shows a group.
+struct MainGroup {
+    noun: String,
+    scope: String,
+    /// The statement that makes the owner a member, and its parameters.
+    join: String,
+    owner_id: &'static str,
+    group_id: &'static str,
 }
 
 /// The module itself, without a name, and the modules below it: `scope`, `store`, `store/messages`.
@@ -604,18 +752,27 @@ pub fn main(options: &Options, package: &str) -> String {
     let is_taken = MAIN_NAMES.contains(&name.as_str()) || *name == context;
     let scope_public = outside(options.scope.rust());
     let scope_type = if is_taken { &scope_public } else { name };
-    let scope = match &options.owner {
-        Some(owner) => {
-            let id = match owner.key {
-                KeyType::Integer => "1",
-                KeyType::Uuid | KeyType::UuidText => "Uuid::from_u128(1)",
-                KeyType::Text => "\"alice\".to_owned()",
-            };
-            format!("{scope_type} {{ {}: {id} }}", owner.field)
+    let scope = match (&options.owner, &options.group) {
+        (Some(owner), Some(group)) => {
+            let (id, group_id) = (owned_key(owner.key), owned_key(group.key));
+            format!("{scope_type} {{ {}: Some({id}), {}: Some({group_id}) }}", owner.field, group.field)
         }
-        None => scope_type.clone(),
+        (Some(owner), None) => format!("{scope_type} {{ {}: {} }}", owner.field, owned_key(owner.key)),
+        (None, _) => scope_type.clone(),
     };
-    let uses_uuid = options.owner.as_ref().is_some_and(|owner| matches!(owner.key, KeyType::Uuid | KeyType::UuidText));
+    let group = options.owner.as_ref().zip(options.group.as_ref()).filter(|(_, group)| group.table.is_owners);
+    let group = group.map(|(owner, group)| {
+        let StoreGroup { table, column, member, is_owners: _ } = StoreGroup::new(group, options.database);
+        MainGroup {
+            noun: group.noun.to_string(),
+            scope: format!("{scope_type} {{ {}: None, {}: Some({}) }}", owner.field, group.field, owned_key(group.key)),
+            join: format!("INSERT INTO {table} ({member}, {column}) VALUES ($1, $2) ON CONFLICT DO NOTHING"),
+            owner_id: owned_key(owner.key),
+            group_id: owned_key(group.key),
+        }
+    });
+    let keys = options.owner.iter().map(|owner| owner.key).chain(options.group.iter().map(|group| group.key));
+    let uses_uuid = keys.into_iter().any(is_uuid);
     let migrations = match options.migrations.as_str() {
         "migrations" => String::new(),
         other => format!("\"./{other}\""),
@@ -634,7 +791,32 @@ pub fn main(options: &Options, package: &str) -> String {
         ),
     };
     let module = outside(options.context.rust());
-    render(&Main { context, module, scope_import, scope: &scope, uses_uuid, url, opened, migrations })
+    render(&Main { context, module, scope_import, scope: &scope, group, uses_uuid, url, opened, migrations })
+}
+
+/// The key of somebody, as a value that a field may have.
+fn owned_key(key: KeyType) -> &'static str {
+    match key {
+        KeyType::Integer => "1",
+        KeyType::Uuid | KeyType::UuidText => "Uuid::from_u128(1)",
+        KeyType::Text => "\"alice\".to_owned()",
+    }
+}
+
+/// The table of owners of a new package with groups.
+pub fn create_owners(owners: &NewOwners) -> String {
+    let NewOwners { table, key, group, database } = owners;
+    let (kind, group_kind) = (database.column_type(key.column()), database.column_type(KeyType::Integer.column()));
+    let [quoted, key, column, index] =
+        [table.as_str(), "id", group.as_str(), &format!("{table}_{group}")].map(|name| database.quote(name));
+    format!(
+        "CREATE TABLE {quoted} (\n    {key} {kind} NOT NULL PRIMARY KEY,\n    {column} {group_kind}\n);\n\
+         CREATE INDEX {index} ON {quoted} ({column});\n"
+    )
+}
+
+pub fn drop_owners(owners: &NewOwners) -> String {
+    format!("DROP TABLE {};\n", owners.database.quote(&owners.table))
 }
 
 /// What `main` names besides the scope and the context.
@@ -647,11 +829,19 @@ pub fn scope_type(options: &Options, public: bool) -> String {
     let allow = if public { "" } else { "#[allow(dead_code, reason = \"for the application to use\")]\n" };
     match &options.owner {
         Some(owner) => {
-            let noun = &owner.noun;
-            let ty = match owner.key {
-                KeyType::Uuid | KeyType::UuidText => "uuid::Uuid",
-                KeyType::Integer | KeyType::Text => owner.key.rust_type(),
-            };
+            let (noun, ty) = (&owner.noun, field_type(owner.key));
+            if let Some(group) = &options.group {
+                let (group, field, group_type) = (&group.noun, &group.field, field_type(group.key));
+                return format!(
+                    "/// On whose behalf a call is made. With {} {noun}, it reaches what belongs to that {noun}; without one,\n\
+                     /// it reads what belongs to the members of the {group}.\n\
+                     #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
+                     /// The {noun} that the caller acts for.\n    pub {}: Option<{ty}>,\n    \
+                     /// The {group} that the caller acts for.\n    pub {field}: Option<{group_type}>,\n}}\n",
+                    article(noun),
+                    owner.field
+                );
+            }
             format!(
                 "/// On whose behalf a call is made. What belongs to the {noun} is reached through one.\n\
                  #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
@@ -665,15 +855,23 @@ pub fn scope_type(options: &Options, public: bool) -> String {
     }
 }
 
-fn stand_in(owner: &Owner, database: Database) -> Option<StandIn> {
+/// The type of a field with a key, without an import.
+fn field_type(key: KeyType) -> &'static str {
+    if is_uuid(key) { "uuid::Uuid" } else { key.rust_type() }
+}
+
+fn stand_in(owner: &Owner, group: Option<&Group>, database: Database) -> Option<StandIn> {
     let table = owner.table.as_ref()?;
-    let (name, key) = (database.quote(&table.name), database.quote(&table.key));
-    let schema = table.schema.as_ref().map(|schema| database.quote(schema));
-    let name = schema.as_ref().map_or_else(|| name.clone(), |schema| format!("{schema}.{name}"));
-    let make_schema = schema.map(|schema| format!("CREATE SCHEMA IF NOT EXISTS {schema}; ")).unwrap_or_default();
+    let names = table.schema.iter().chain([&table.name]).map(|name| database.quote(name));
+    let (name, key) = (names.collect::<Vec<_>>().join("."), database.quote(&table.key));
+    let make_schema = make_schema(table.schema.as_deref(), database);
     let kind = database.column_type(owner.key.column());
+    let group = group
+        .filter(|group| group.table.is_owners)
+        .map(|group| format!(", {} {}", database.quote(&group.table.group), database.column_type(group.key.column())));
+    let group = group.unwrap_or_default();
     Some(StandIn {
-        create: format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY)"),
+        create: format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY{group})"),
         insert: format!("INSERT INTO {name} ({key}) VALUES ($1)"),
     })
 }

@@ -82,8 +82,8 @@ impl Tree {
         self.kind(path) == FileKind::File
     }
 
-    /// The names in a directory, sorted; none if there is no such directory. Files of the overlay are not listed, nor are names
-    /// that are not UTF-8: no module and no migration has one.
+    /// The names in a directory, sorted; none if there is no such directory. Names that are not UTF-8 are not listed: no
+    /// module and no migration has one.
     pub fn list(&self, path: &Utf8Path) -> Result<Vec<String>> {
         let entries = match std::fs::read_dir(self.root.join(path)) {
             Ok(entries) => Some(entries),
@@ -101,8 +101,9 @@ impl Tree {
 
     /// The names of what is about to be written in a directory.
     fn pending_in(&self, directory: &Utf8Path) -> impl Iterator<Item = &str> {
-        let written = self.pending.iter().filter(|(_, text)| text.is_some());
-        written.filter_map(move |(path, _)| Some(path.strip_prefix(directory).ok()?.components().next()?.as_str()))
+        let pending = self.pending.iter().filter(|(_, text)| text.is_some()).map(|(path, _)| path);
+        let written = pending.chain(self.overlay.keys());
+        written.filter_map(move |path| Some(path.strip_prefix(directory).ok()?.components().next()?.as_str()))
     }
 
     /// The files beside and below a crate's root, in order. A directory that several links lead to is read once; hidden

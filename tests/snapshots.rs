@@ -55,6 +55,18 @@ fn account_with_a_text_key_and_an_optional_owner() {
 }
 
 #[test]
+fn group_in_a_table_of_memberships() {
+    let scope = "pub struct Scope {\n    pub user_id: Option<i64>,\n    pub organization_id: Option<i64>,\n}\n";
+    let memberships = "CREATE TABLE memberships (user_id INTEGER, organization_id INTEGER);\n\
+                       CREATE INDEX of_organization ON memberships (organization_id, user_id);\n";
+    let host = library()
+        .file("src/accounts.rs", scope)
+        .file("migrations/20240102000000_memberships.up.sql", memberships)
+        .file("migrations/20240102000000_memberships.down.sql", "DROP TABLE memberships;\n");
+    assert_difference("group", &host, "--group-type organization");
+}
+
+#[test]
 fn user_with_a_uuid_that_is_stored_as_text() {
     let host = library()
         .file("src/accounts.rs", "pub struct Scope {\n    pub user_id: uuid::Uuid,\n}\n")

@@ -1,6 +1,7 @@
 //! `sagents gen …`: what all generators share. A generator turns its arguments into a request, and may ask questions
 //! for that; the rest is here.
 
+use camino::Utf8PathBuf;
 use chrono::Utc;
 
 use super::{Ending, begin, undecided, write};
@@ -15,9 +16,13 @@ use crate::names::{self, ModulePath};
 use crate::options;
 use crate::report::{self, Report};
 
+/// What a new package has before it is generated into, by path.
+pub type Files = Vec<(Utf8PathBuf, String)>;
+
 pub fn run<'a>(
     args: &'a GenerateArgs,
     context: &str,
+    starts_with: impl FnOnce() -> Result<Files>,
     io: &mut Io,
     request: impl FnOnce(&Host, ModulePath, &mut Io) -> Result<Request<'a>>,
 ) -> Result<Ending> {
@@ -25,7 +30,7 @@ pub fn run<'a>(
     let dry_run = *dry_run || *diff;
     let place = io.place(path);
     let _lock = if dry_run { None } else { Some(begin(&place, io)?) };
-    let host = open(&place, *init, context)?;
+    let host = open(&place, *init, context, starts_with)?;
     let context = ModulePath::parse_context(context, &host.package)?;
     let request = request(&host, context, io)?;
     let mut generated = generation(&host, &request, Utc::now())?;
@@ -49,7 +54,7 @@ pub fn run<'a>(
 }
 
 /// The host in a directory, or the one that `--init` is about to make there.
-fn open(place: &Place, init: bool, context: &str) -> Result<Host> {
+fn open(place: &Place, init: bool, context: &str, starts_with: impl FnOnce() -> Result<Files>) -> Result<Host> {
     if !init {
         return Host::read(place);
     }
@@ -75,5 +80,5 @@ fn open(place: &Place, init: bool, context: &str) -> Result<Host> {
             .help("name the package: `MyApp.Conversations`")
     })?;
     options::check_package(&package)?;
-    Host::init(place, package)
+    Host::init(place, package, starts_with()?)
 }

@@ -4,6 +4,7 @@ use std::io::BufRead as _;
 
 use heck::ToUpperCamelCase as _;
 
+use super::generate::Files;
 use super::{Ending, generate};
 use crate::cli::Persistence;
 use crate::failure::Result;
@@ -13,18 +14,34 @@ use crate::host::Host;
 use crate::io::Io;
 use crate::memory::Recorded;
 use crate::names::ModulePath;
-use crate::{options, report};
+use crate::{options, report, templates};
 
 pub fn run(args: &Persistence, io: &mut Io) -> Result<Ending> {
     let Persistence { context, given, create_scope, drop_old_owner, run } = args;
-    generate::run(run, context, io, |host, context, io| {
-        let mut given = given.clone();
-        if given.scope.is_none() && needs_scope(&given, host, &context)? {
-            given.scope = ask_scope(&host.package, run.yes, io);
-        }
-        let (path, drop_old_owner, create_scope) = (run.path.as_path(), *drop_old_owner, *create_scope);
-        Ok(Request { context, path, given, drop_old_owner, create_scope, force: run.force, creates: true })
-    })
+    generate::run(
+        run,
+        context,
+        || new_tables(given),
+        io,
+        |host, context, io| {
+            let mut given = given.clone();
+            if given.scope.is_none() && needs_scope(&given, host, &context)? {
+                given.scope = ask_scope(&host.package, run.yes, io);
+            }
+            let (path, drop_old_owner, create_scope) = (run.path.as_path(), *drop_old_owner, *create_scope);
+            Ok(Request { context, path, given, drop_old_owner, create_scope, force: run.force, creates: true })
+        },
+    )
+}
+
+/// A new package with groups has tables of its owners, which name the group of each.
+fn new_tables(given: &Given) -> Result<Files> {
+    let Some(tables) = options::new_owners(given)? else { return Ok(Vec::new()) };
+    let directory = given.migrations.clone().unwrap_or_else(|| options::DEFAULT_MIGRATIONS.into());
+    Ok(vec![
+        (directory.join("0001_create_owners.down.sql"), templates::drop_owners(&tables)),
+        (directory.join("0001_create_owners.up.sql"), templates::create_owners(&tables)),
+    ])
 }
 
 /// Whether a context has an owner, and nothing says yet which type holds it.

@@ -39,18 +39,21 @@ impl OwnerTable {
     }
 }
 
+pub(super) const OWNER_TABLE: &str = "--owner-table";
+
 /// A table may be called almost anything; it is quoted wherever it is written.
-pub(super) fn check_table(name: &str) -> Result<()> {
+pub(super) fn check_table(flag: &str, name: &str) -> Result<()> {
     let shown = names::printable(name);
     let refuse =
-        |what: &str, help: &str| Err(Failure::usage(format!("--owner-table: `{shown}` {what}")).help(help.to_owned()));
+        |what: &str, help: &str| Err(Failure::usage(format!("{flag}: `{shown}` {what}")).help(help.to_owned()));
     let odd = name.chars().find(|c| c.is_control() || matches!(c, '"' | '\'' | ';' | '\\' | '#' | '$'));
     if let Some(odd) = odd {
         return refuse(&format!("contains {}", names::show(odd)), "give the table's plain name, without quotes");
     }
     let bare = name.trim();
     if bare.is_empty() {
-        return Err(Failure::usage("--owner-table: it is empty").help("name a table, or `none` for no foreign key"));
+        let none = if flag == OWNER_TABLE { ", or `none` for no foreign key" } else { "" };
+        return Err(Failure::usage(format!("{flag}: it is empty")).help(format!("name a table{none}")));
     }
     if bare != name {
         return refuse("has spaces around it", &format!("write `{bare}`"));
@@ -58,7 +61,7 @@ pub(super) fn check_table(name: &str) -> Result<()> {
     if name.split('.').any(|part| part.trim().is_empty()) {
         return refuse("has an empty part", "write `users`, or `auth.users` for a table in another schema");
     }
-    if name != "none" && name.eq_ignore_ascii_case("none") {
+    if flag == OWNER_TABLE && name != "none" && name.eq_ignore_ascii_case("none") {
         return refuse("is not a table", "write `none`, in lower case, for no foreign key");
     }
     Ok(())
@@ -95,8 +98,8 @@ pub(super) fn key_of(table: &Table) -> Result<(OwnerTable, Option<String>)> {
         .help(HELP));
     };
     let TableName { schema, table: name } = &table.name;
-    check_table(name)?;
-    check_table(key)?;
+    check_table(OWNER_TABLE, name)?;
+    check_table(OWNER_TABLE, key)?;
     let declared = table.column(key).map(|column| column.declared.clone());
     Ok((OwnerTable { schema: schema.clone(), name: name.clone(), key: key.to_owned() }, declared))
 }

@@ -3,13 +3,14 @@
 
 use camino::Utf8Path;
 
-use super::key::{OwnerTable, check_table, key_of, seen, type_of};
+use super::key::{OWNER_TABLE, OwnerTable, check_table, key_of, seen, type_of};
+use super::{NO_GROUP, group};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
 use crate::host::migrations::{Catalog, Table};
-use crate::host::source::{Access, End, Lookup, Seen, Sought};
+use crate::host::source::{Access, Around, End, Lookup, Seen, Sought};
 use crate::key::KeyType;
 use crate::names::{ModulePath, Name, TypePath, plural};
 use crate::note::Note;
@@ -52,6 +53,9 @@ impl Inquiry<'_> {
             None => Name::parse_plain("--owner-field", &format!("{noun}_id"))?,
         };
         check_field(&field, database)?;
+        if self.has_group() {
+            group::check_owner_field(&field)?;
+        }
         let wanted = self.given.owner_id.as_deref().map(KeyType::parse).transpose()?;
         let module = self.owner_module()?;
         let table = self.owner_table(&noun, module.as_ref(), database, notes)?;
@@ -91,15 +95,24 @@ impl Inquiry<'_> {
         Ok(Owner { noun, field, key, table: table.map(|(table, _)| table), access, module, link })
     }
 
+    fn has_group(&self) -> bool {
+        self.given.group_type.as_deref().is_some_and(|group| group != NO_GROUP)
+    }
+
     /// With `--owner-type none`, an option about the owner contradicts it.
     pub(super) fn refuse_owner_options(&self) -> Result<()> {
         let Given { owner_field, owner_module, owner_table, owner_id, scope_owner, .. } = self.given;
+        let Given { group_type, group_field, group_table, scope_group, .. } = self.given;
         for (flag, value) in [
             ("--owner-field", owner_field),
             ("--owner-module", owner_module),
             ("--owner-id", owner_id),
             ("--scope-owner", scope_owner),
             ("--owner-table", owner_table),
+            ("--group-type", group_type),
+            ("--group-field", group_field),
+            ("--group-table", group_table),
+            ("--scope-group", scope_group),
         ] {
             if value.as_deref().is_some_and(|value| value != "none") {
                 return Err(Failure::usage(format!("{flag} contradicts --owner-type none"))
@@ -149,8 +162,11 @@ impl Inquiry<'_> {
         database: Database,
         notes: &mut Vec<Note>,
     ) -> Result<(OwnerTable, Option<String>)> {
-        check_table(name)?;
-        refuse_temporary(name, database)?;
+        check_table(OWNER_TABLE, name)?;
+        if is_temporary(name, database) {
+            let what = format!("{OWNER_TABLE}: `{name}` is temporary, so that no other table can refer to it");
+            return Err(Failure::usage(what).help("name a table that stays, or `none` for no foreign key"));
+        }
         let catalog = self.catalog;
         let named = OwnerTable::named(name, database);
         if let Some(table) = catalog.find(&named.place(database)) {
@@ -203,7 +219,7 @@ impl Inquiry<'_> {
     }
 
     /// The way from the scope to an id: as a flag gives it, else as the scope's source shows it.
-    fn access(&self, sought: &Sought, given: Option<&str>, lookup: &Lookup) -> Result<Access> {
+    pub(super) fn access(&self, sought: &Sought, given: Option<&str>, lookup: &Lookup) -> Result<Access> {
         let source = self.host.source(self.context);
         let Sought { noun, field, flag, .. } = sought;
         let definition = match lookup {
@@ -217,7 +233,8 @@ impl Inquiry<'_> {
             }
             (Some(text), _) => source.follow(self.scope, definition, flag, text),
             (None, Lookup::Found(definition)) => source.infer(self.scope, definition, sought),
-            (None, Lookup::Absent) => Ok(Access::field(field)),
+            // A scope of a group has no owner, and one of an owner no group.
+            (None, Lookup::Absent) => Ok(Access::field(field, self.has_group().then_some(Around::Option))),
             (None, Lookup::Opaque) => Err(Failure::decision(format!(
                 "the source of `{}` cannot be read, so it is not known how it names its {noun}",
                 self.scope.rust()
@@ -293,7 +310,7 @@ fn check_field(field: &Name, database: Database) -> Result<()> {
     Ok(())
 }
 
-fn show(seen: &Seen) -> String {
+pub(super) fn show(seen: &Seen) -> String {
     match seen {
         Seen::I64 => "i64".to_owned(),
         Seen::SmallInt => "small integer".to_owned(),
@@ -314,17 +331,11 @@ fn competes(other: &Table, first: &Table) -> bool {
     same_name || (other.schema != first.schema && first.schema.is_some())
 }
 
-fn refuse_temporary(name: &str, database: Database) -> Result<()> {
-    if name.split_once('.').is_some_and(|(schema, _)| database.is_temporary_schema(schema)) {
-        return Err(Failure::usage(format!(
-            "--owner-table: `{name}` is temporary, so that no other table can refer to it"
-        ))
-        .help("name a table that stays, or `none` for no foreign key"));
-    }
-    Ok(())
+pub(super) fn is_temporary(name: &str, database: Database) -> bool {
+    name.split_once('.').is_some_and(|(schema, _)| database.is_temporary_schema(schema))
 }
 
-fn list(names: &[String], word: &str) -> String {
+pub(super) fn list(names: &[String], word: &str) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     quoted.join(word)
 }

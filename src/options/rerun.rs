@@ -1,9 +1,9 @@
-//! What of the recorded options still holds in a rerun. What describes an owner belongs to its type, and the way to the
-//! owner belongs to the scope: when one of these changes, what is not given again is inferred again.
+//! What of the recorded options still holds in a rerun. What describes an owner or a group belongs to its type, and the way
+//! to them belongs to the scope: when one of these changes, what is not given again is inferred again.
 
 use serde::Serialize;
 
-use super::{Backfill, DEFAULT_OWNER, Options, Resolved};
+use super::{Backfill, DEFAULT_OWNER, NO_GROUP, Options, Resolved};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
@@ -33,18 +33,41 @@ pub struct Dropped {
     pub described: String,
 }
 
-/// The options that describe an owner of one type.
+/// The options that describe an owner or a group of one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OwnerOption {
+enum Description {
     Field,
     Module,
     Table,
     Id,
     ScopeOwner,
+    GroupField,
+    GroupTable,
+    ScopeGroup,
 }
 
-impl OwnerOption {
-    const ALL: [Self; 5] = [Self::Field, Self::Module, Self::Table, Self::Id, Self::ScopeOwner];
+impl Description {
+    const ALL: [Self; 8] = [
+        Self::Field,
+        Self::Module,
+        Self::Table,
+        Self::Id,
+        Self::ScopeOwner,
+        Self::GroupField,
+        Self::GroupTable,
+        Self::ScopeGroup,
+    ];
+
+    /// What it describes.
+    fn subjects(self) -> &'static [Kind] {
+        match self {
+            Self::Field | Self::Module | Self::Table | Self::Id => &[Kind::Owner],
+            Self::ScopeOwner => &[Kind::Owner, Kind::Scope],
+            // Which owners are in which group.
+            Self::GroupField | Self::GroupTable => &[Kind::Group, Kind::Owner],
+            Self::ScopeGroup => &[Kind::Group, Kind::Scope],
+        }
+    }
 
     /// As in `sagents.toml`.
     fn name(self) -> &'static str {
@@ -54,6 +77,9 @@ impl OwnerOption {
             Self::Table => "owner-table",
             Self::Id => "owner-id",
             Self::ScopeOwner => "scope-owner",
+            Self::GroupField => "group-field",
+            Self::GroupTable => "group-table",
+            Self::ScopeGroup => "scope-group",
         }
     }
 
@@ -64,6 +90,9 @@ impl OwnerOption {
             Self::Table => &mut given.owner_table,
             Self::Id => &mut given.owner_id,
             Self::ScopeOwner => &mut given.scope_owner,
+            Self::GroupField => &mut given.group_field,
+            Self::GroupTable => &mut given.group_table,
+            Self::ScopeGroup => &mut given.scope_group,
         }
     }
 
@@ -74,6 +103,9 @@ impl OwnerOption {
             Self::Table => resolved.owner_table.as_ref(),
             Self::Id => resolved.owner_id.as_ref(),
             Self::ScopeOwner => resolved.scope_owner.as_ref(),
+            Self::GroupField => resolved.group_field.as_ref(),
+            Self::GroupTable => resolved.group_table.as_ref(),
+            Self::ScopeGroup => resolved.scope_group.as_ref(),
         }
     }
 }
@@ -82,41 +114,60 @@ pub fn carry(now: &Given, recorded: Option<&Given>, last: Option<&Resolved>, hos
     let has_new_backfill = now.backfill.is_some();
     let Some(recorded) = recorded else { return Carried { given: now.clone(), has_new_backfill, dropped: Vec::new() } };
     let owner = Subject {
+        kind: Kind::Owner,
         before: last.map_or_else(|| owner_type(recorded), |last| last.owner_type.clone()),
         recorded: owner_type(recorded),
         now: now.owner_type.clone().unwrap_or_else(|| owner_type(recorded)),
     };
     let scope = |given: &Given| given.scope.as_deref().map(|scope| canonical(scope, host)).unwrap_or_default();
     let scope = Subject {
+        kind: Kind::Scope,
         before: last.map_or_else(|| scope(recorded), |last| last.scope.clone()),
         recorded: scope(recorded),
         now: if now.scope.is_some() { scope(now) } else { scope(recorded) },
     };
     let (mut kept, mut now) = (recorded.clone(), now.clone());
     let mut dropped = Vec::new();
-    for option in OwnerOption::ALL {
+    if now.group_type.is_none() && is_no_group_of(&kept, &owner) {
+        let (option, described) = ("group-type", owner.described());
+        dropped.extend(kept.group_type.take().map(|value| Dropped { option, value, described }));
+    }
+    let group = Subject {
+        kind: Kind::Group,
+        before: last
+            .map_or_else(|| group_type(recorded), |last| last.group_type.clone().unwrap_or(NO_GROUP.to_owned())),
+        recorded: group_type(recorded),
+        now: group_type(&now.over(&kept)),
+    };
+    let subjects = [group, owner, scope];
+    for option in Description::ALL {
         if option.given(&mut now).is_some() {
             continue;
         }
         let value = option.given(&mut kept);
         let is_old = value.as_ref().is_some_and(|value| {
-            let value = if option == OwnerOption::Module { canonical(value, host) } else { value.clone() };
+            let value = if option == Description::Module { canonical(value, host) } else { value.clone() };
             last.is_some_and(|last| option.resolved(last) == Some(&value))
         });
-        let described = if owner.drops(is_old) {
-            format!("the {}", owner.before)
-        } else if option == OwnerOption::ScopeOwner && scope.drops(is_old) {
-            scope.before.clone()
-        } else {
-            continue;
-        };
-        dropped.extend(value.take().map(|value| Dropped { option: option.name(), value, described }));
+        let mut described = subjects.iter().filter(|subject| option.subjects().contains(&subject.kind));
+        if let Some(subject) = described.find(|subject| subject.drops(is_old)) {
+            let described = subject.described();
+            dropped.extend(value.take().map(|value| Dropped { option: option.name(), value, described }));
+        }
     }
     Carried { given: now.over(&kept), has_new_backfill, dropped }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Owner,
+    Scope,
+    Group,
+}
+
 /// Something that other options describe: as the last run had it, as `sagents.toml` has it, and as it is from now on.
 struct Subject {
+    kind: Kind,
     before: String,
     recorded: String,
     now: String,
@@ -128,6 +179,24 @@ impl Subject {
     fn drops(&self, is_old: bool) -> bool {
         self.before != self.now && (self.recorded == self.before || is_old)
     }
+
+    /// What it was.
+    fn described(&self) -> String {
+        match self.kind {
+            Kind::Owner | Kind::Group => format!("the {}", self.before),
+            Kind::Scope => self.before.clone(),
+        }
+    }
+}
+
+/// Whether the recorded group is none of the owner that comes: there is no owner, or it is the group itself.
+fn is_no_group_of(recorded: &Given, owner: &Subject) -> bool {
+    let group = recorded.group_type.as_deref().filter(|group| *group != NO_GROUP);
+    owner.before != owner.now && group.is_some_and(|group| [NO_GROUP, group].contains(&owner.now.as_str()))
+}
+
+fn group_type(given: &Given) -> String {
+    given.group_type.clone().unwrap_or_else(|| NO_GROUP.to_owned())
 }
 
 fn owner_type(given: &Given) -> String {
@@ -196,10 +265,13 @@ pub fn refuse_other_inference(options: &Options, given: &Given, last: &Last) -> 
     if before.owner_type != now.owner_type || before.owner_field != now.owner_field {
         return Ok(());
     }
+    let same_group = (&before.group_type, &before.group_field) == (&now.group_type, &now.group_field);
+    let group_table = |resolved: &Resolved| resolved.group_table.clone().filter(|_| same_group);
     let database = |resolved: &Resolved| Some(resolved.database.name().to_owned());
     for (name, before, now, given) in [
         ("owner-id", before.owner_id.clone(), now.owner_id.clone(), &given.owner_id),
         ("owner-table", before.owner_table.clone(), now.owner_table.clone(), &given.owner_table),
+        ("group-table", group_table(before), group_table(&now), &given.group_table),
         ("database", database(before), database(&now), &given.database),
     ] {
         if let (None, Some(before), Some(now)) = (given, before, now)

@@ -60,7 +60,7 @@ impl Tables {
 }
 
 pub fn tables(options: &Options, krate: &str, start: Start) -> Result<Tables> {
-    let wanted = schema::schema(&options.prefix, options.owner_column().as_ref());
+    let wanted = schema::schema(&options.prefix, options.owner_column().as_ref(), options.group.is_some());
     match &start.last.schema {
         Some(recorded) => change(options, krate, start, &recorded.schema, &wanted),
         None => create(options, krate, start, wanted),

@@ -56,6 +56,18 @@ pub fn note(note: &Note) -> String {
         Note::AssumedType { path, scope, rust_type } => {
             format!("The type of `{path}` in {scope} cannot be seen; it is taken to be {rust_type}.")
         }
+        Note::UnknownGroupTable { migrations, table, columns: [member, group] } => format!(
+            "{migrations} has no table `{table}`; its columns are taken to be `{member}` and `{group}`. \
+             Reads of a group need it to be there."
+        ),
+        Note::NoGroupIndex { table, column } => format!(
+            "No index of `{table}` starts with `{column}`: a group's list reads all of that table. \
+             A migration of yours can add one."
+        ),
+        Note::NeverGroup { scope, owner, group } => format!(
+            "Every {scope} names its {owner}, so none reads for a whole {group}: \
+             make the {owner} optional, or implement `OwnerScope::group` for another type."
+        ),
         Note::EmptyTablesOnly => "Without --backfill the migration is for empty tables; \
                                   where there are conversations it stops, with nothing changed."
             .to_owned(),

@@ -53,7 +53,7 @@ impl {{ context }} {
         let items = items.collect::<Result<Vec<_>>>()?;
         match items.as_slice() {
             [] => {
-                let exists = self.store.get_conversation(&owner, conversation_id).await;
+                let exists = self.store.get_conversation(&scope.reach()?, conversation_id).await;
                 exists.map(|_| Vec::new())
             }
             [item] => {
@@ -68,7 +68,7 @@ impl {{ context }} {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation.
+    /// [`Error::NotFound`] if the scope reaches no such conversation.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn load_display_messages(
         &self,
@@ -76,8 +76,8 @@ impl {{ context }} {
         conversation_id: Uuid,
         page: MessagePage,
     ) -> Result<Vec<DisplayMessage>> {
-        let owner = scope.owner()?;
-        self.store.load_display_messages(&owner, conversation_id, page).await
+        let reach = scope.reach()?;
+        self.store.load_display_messages(&reach, conversation_id, page).await
     }
 
     /// Deletes the display messages and keeps the conversation and its agent state. Sequences are
@@ -96,8 +96,8 @@ impl {{ context }} {
         self.store.clear_display_messages(&owner, conversation_id).await
     }
 
-    /// A page of the owner's display messages that contain a text, newest first. Case is ignored,
-    /// and wildcards have no meaning.
+    /// A page of the display messages that the scope reaches and that contain a text, newest first.
+    /// Case is ignored, and wildcards have no meaning.
     ///
     /// # Errors
     ///
@@ -111,10 +111,10 @@ impl {{ context }} {
     ) -> Result<Vec<DisplayMessage>> {
         const LONGEST: usize = 200;
 
-        let owner = scope.owner()?;
+        let reach = scope.reach()?;
         if text.chars().count() > LONGEST {
             return Err(Error::Invalid(format!("a search text has at most {LONGEST} characters")));
         }
-        self.store.search_messages(&owner, &clean_text(text), page).await
+        self.store.search_messages(&reach, &clean_text(text), page).await
     }
 }

@@ -1,13 +1,19 @@
 {%- match owner %}
 {%- when Some(owner) %}
 //! Who is asking: how the owner of conversations is read from [`{{ scope_name }}`].
+{%- if let Some(group) = group %}
+//!
+//! A scope with {{ owner.article }} {{ owner.noun }} reads and writes what that {{ owner.noun }} has. One without
+//! reads what the members of its {{ group.noun }} have, and writes nothing. Who is a member is looked
+//! up by every statement, so it changes with the next call.
+{%- endif %}
 
 use serde_json::{Value, json};
-{%- if owner.uses_uuid %}
+{%- if uses_uuid %}
 use uuid::Uuid;
 {%- endif %}
 
-{% if owner.is_optional %}use super::{Error, Result};{% else %}use super::Result;{% endif %}
+{% if owner.is_optional || group.is_some() %}use super::{Error, Result};{% else %}use super::Result;{% endif %}
 {%- for import in imports %}
 use {{ import }};
 {%- endfor %}
@@ -34,6 +40,39 @@ impl Owner {
         json!({ "type": "{{ owner.noun }}", "id": self.{{ owner.field }} })
     }
 }
+{%- if let Some(group) = group %}
+
+/// The {{ group.noun }} whose members own conversations.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Group {
+    {{ group.field }}: {{ group.rust_type }},
+}
+
+impl Group {
+    /// For implementations of [`OwnerScope`].
+    pub(crate) fn new({{ group.field }}: {% if group.is_text %}impl Into<String>{% else %}{{ group.rust_type }}{% endif %}) -> Self {
+        Self { {{ group.field }}{% if group.is_text %}: {{ group.field }}.into(){% endif %} }
+    }
+
+    /// The value of the column `{{ group.field }}`.
+    pub(super) fn id(&self) -> {{ group.bound_type }} {
+        {{ group.bound }}
+    }
+}
+
+/// Whose rows a call may read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// Those of one {{ owner.noun }}.
+    Owner(Owner),
+    /// Those of all members of {{ group.article }} {{ group.noun }}.
+    Group(Group),
+}
+{%- else %}
+
+/// Whose rows a call may read.
+pub type Reach = Owner;
+{%- endif %}
 
 /// A caller. Implement it for every type that a call may be made with.
 pub trait OwnerScope: Sync {
@@ -43,6 +82,40 @@ pub trait OwnerScope: Sync {
     ///
     /// [`NoOwner`](super::Error::NoOwner) if the caller is no {{ owner.noun }}.
     fn owner(&self) -> Result<Owner>;
+{%- if let Some(group) = group %}
+
+    /// The {{ group.noun }} whose members' rows the call may read if it has no owner.
+    ///
+    /// # Errors
+    ///
+    /// [`NoOwner`](super::Error::NoOwner) if the caller is no {{ group.noun }} either.
+    fn group(&self) -> Result<Group> {
+        Err(Error::NoOwner)
+    }
+
+    /// Whose rows the call may read: the owner's, else those of the group's members.
+    ///
+    /// # Errors
+    ///
+    /// [`NoOwner`](super::Error::NoOwner) if the caller has neither.
+    fn reach(&self) -> Result<Reach> {
+        match self.owner() {
+            Ok(owner) => Ok(Reach::Owner(owner)),
+            Err(Error::NoOwner) => self.group().map(Reach::Group),
+            Err(error) => Err(error),
+        }
+    }
+{%- else %}
+
+    /// Whose rows the call may read.
+    ///
+    /// # Errors
+    ///
+    /// As [`owner`](Self::owner).
+    fn reach(&self) -> Result<Reach> {
+        self.owner()
+    }
+{%- endif %}
 }
 
 impl OwnerScope for {{ scope_name }} {
@@ -52,6 +125,17 @@ impl OwnerScope for {{ scope_name }} {
 {%- endfor %}
         Ok(Owner::new({{ owner.read_value }}))
     }
+{%- if let Some(group) = group %}
+{%- if let Some(value) = group.read_value %}
+
+    fn group(&self) -> Result<Group> {
+{%- for line in group.read %}
+        {{ line }}
+{%- endfor %}
+        Ok(Group::new({{ value }}))
+    }
+{%- endif %}
+{%- endif %}
 }
 {%- when None %}
 {%- if is_own %}
@@ -88,6 +172,9 @@ impl Owner {
     }
 }
 
+/// Whose rows a call may read.
+pub type Reach = Owner;
+
 /// A caller. Implement it for every type that a call may be made with.
 pub trait OwnerScope: Sync {
     /// The owner whose rows the call may reach.
@@ -96,6 +183,15 @@ pub trait OwnerScope: Sync {
     ///
     /// An implementation may refuse a caller.
     fn owner(&self) -> Result<Owner>;
+
+    /// Whose rows the call may read.
+    ///
+    /// # Errors
+    ///
+    /// As [`owner`](Self::owner).
+    fn reach(&self) -> Result<Reach> {
+        self.owner()
+    }
 }
 
 impl OwnerScope for {{ scope_name }} {
@@ -110,3 +206,15 @@ impl OwnerScope for Owner {
         Ok(self.clone())
     }
 }
+{%- if group.is_some() %}
+
+impl OwnerScope for Group {
+    fn owner(&self) -> Result<Owner> {
+        Err(Error::NoOwner)
+    }
+
+    fn group(&self) -> Result<Group> {
+        Ok(self.clone())
+    }
+}
+{%- endif %}

@@ -123,7 +123,7 @@ impl {{ context }} {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation or it has no state,
+    /// [`Error::NotFound`] if the scope reaches no such conversation or it has no state,
     /// [`Error::DeserializationFailed`] if the state cannot be read.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn load_agent_state(
@@ -131,9 +131,9 @@ impl {{ context }} {
         scope: &impl OwnerScope,
         conversation_id: Uuid,
     ) -> Result<Saved> {
-        let owner = scope.owner()?;
+        let reach = scope.reach()?;
         let agent_id = LoadContext::new(conversation_id).agent_id;
-        match self.store.load_agent_state(&owner, conversation_id, &agent_id).await? {
+        match self.store.load_agent_state(&reach, conversation_id, &agent_id).await? {
             Loaded::Saved { state, revision } => Ok(Saved {
                 state: *state,
                 revision,
@@ -148,7 +148,7 @@ impl {{ context }} {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation,
+    /// [`Error::NotFound`] if the scope reaches no such conversation,
     /// [`Error::DeserializationFailed`] if the state cannot be read.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn load_todos(
@@ -156,30 +156,30 @@ impl {{ context }} {
         scope: &impl OwnerScope,
         conversation_id: Uuid,
     ) -> Result<Vec<Todo>> {
-        let owner = scope.owner()?;
-        self.store.load_todos(&owner, conversation_id).await
+        let reach = scope.reach()?;
+        self.store.load_todos(&reach, conversation_id).await
     }
 
     /// The states that were set aside, oldest epoch first.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation.
+    /// [`Error::NotFound`] if the scope reaches no such conversation.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn list_unreadable(
         &self,
         scope: &impl OwnerScope,
         conversation_id: Uuid,
     ) -> Result<Vec<UnreadableState>> {
-        let owner = scope.owner()?;
-        self.store.list_unreadable(&owner, conversation_id).await
+        let reach = scope.reach()?;
+        self.store.list_unreadable(&reach, conversation_id).await
     }
 
     /// The bytes of a state that was set aside, for a repair by hand.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the owner has no such conversation, or no such state is set aside in
+    /// [`Error::NotFound`] if the scope reaches no such conversation, or no such state is set aside in
     /// it.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn load_unreadable(
@@ -188,8 +188,8 @@ impl {{ context }} {
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<UnreadableData> {
-        let owner = scope.owner()?;
-        self.store.load_unreadable(&owner, conversation_id, epoch).await
+        let reach = scope.reach()?;
+        self.store.load_unreadable(&reach, conversation_id, epoch).await
     }
 
     /// Makes a state that was set aside the current one again, to the byte. The current one is set
@@ -272,9 +272,9 @@ impl AgentPersistence for {{ context }} {
     }
 
     async fn load_state(&self, scope: &Self::Scope, context: &LoadContext) -> Result<Loaded> {
-        let owner = scope.owner()?;
+        let reach = scope.reach()?;
         self.store
-            .load_agent_state(&owner, context.conversation_id, &context.agent_id)
+            .load_agent_state(&reach, context.conversation_id, &context.agent_id)
             .await
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use serde_json::{Map, Value, json};
 
-use self::database::{DAMAGED, Database, alice{% if has_owner %}, bob{% endif %}};
+use self::database::{DAMAGED, Database, alice{% if has_owner %}, bob{% endif %}{% if group.is_some() %}, group, other_group{% endif %}};
 use super::*;
 use crate::sagents::{Expect, Message, State, Todo, ToolCall, serializer};
 
@@ -153,6 +153,85 @@ async fn the_tables_refuse_a_row_that_crosses_owners() {
     assert!(db.insert_state(&bob(), id).await.is_err());
     db.insert_state(&alice(), id).await.unwrap();
 }
+{%- if group.is_some() %}
+
+#[tokio::test]
+async fn a_group_reads_what_its_members_have() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let new = NewConversation::new();
+    let apart = db.create_conversation(&bob(), new).await.unwrap().id;
+    let message = NewDisplayMessage::text(Role::User, "hello");
+    db.append_display_message(&alice(), id, message).await.unwrap();
+    let mut state = state_of(&["hello"]);
+    state.set_todos(vec![Todo::new("1", "Write")]);
+    db.save_agent_state(&alice(), id, &state, Expect::Any).await.unwrap();
+    db.replace_state(DAMAGED[1]).await;
+    db.save_agent_state(&alice(), id, &state, Expect::Any).await.unwrap();
+    db.join(&group(), &alice()).await;
+
+    let (page, found) = (MessagePage::first(), SearchPage::first());
+    let listed = db.list_conversations(&group(), ListConversations::default()).await.unwrap();
+    assert_eq!(listed, [db.get_conversation(&alice(), id).await.unwrap()]);
+    assert_eq!(db.get_conversation(&group(), id).await.unwrap(), listed[0]);
+    let messages = db.load_display_messages(&group(), id, page).await.unwrap();
+    assert_eq!(messages, db.load_display_messages(&alice(), id, page).await.unwrap());
+    assert_eq!(db.search_messages(&group(), "HELLO", found).await.unwrap(), messages);
+    assert_eq!(db.load_agent_state(&group(), id).await.unwrap().state, state);
+    assert_eq!(db.load_todos(&group(), id).await.unwrap(), state.todos);
+    let aside = db.list_unreadable(&group(), id).await.unwrap();
+    assert_eq!(aside, db.list_unreadable(&alice(), id).await.unwrap());
+    let data = db.load_unreadable(&group(), id, aside[0].epoch).await.unwrap();
+    assert_eq!(data, db.load_unreadable(&alice(), id, aside[0].epoch).await.unwrap());
+
+    db.join(&other_group(), &bob()).await;
+    assert_not_found!(db.get_conversation(&group(), apart));
+    assert_eq!(db.get_conversation(&other_group(), apart).await.unwrap().id, apart);
+    // A caller who leaves a group is out with the next call.
+    db.leave(&group(), &alice()).await;
+    for outsider in [group(), other_group()] {
+        let listed = db.list_conversations(&outsider, ListConversations::default()).await.unwrap();
+        assert!(listed.iter().all(|conversation| conversation.id == apart));
+        assert_not_found!(db.get_conversation(&outsider, id));
+        assert_not_found!(db.load_display_messages(&outsider, id, page));
+        assert_eq!(db.search_messages(&outsider, "hello", found).await.unwrap(), []);
+        assert_not_found!(db.load_agent_state(&outsider, id));
+        assert_not_found!(db.load_todos(&outsider, id));
+        assert_not_found!(db.list_unreadable(&outsider, id));
+        assert_not_found!(db.load_unreadable(&outsider, id, aside[0].epoch));
+    }
+}
+
+#[tokio::test]
+async fn a_group_writes_nothing() {
+    macro_rules! assert_no_owner {
+        ($call:expr) => {
+            assert!(matches!($call.await, Err(Error::NoOwner)), "{}", stringify!($call))
+        };
+    }
+
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    db.join(&group(), &alice()).await;
+    let before = db.get_conversation(&group(), id).await.unwrap();
+    let (message, none) = (NewDisplayMessage::text(Role::User, "hello"), Map::new);
+    assert_no_owner!(db.create_conversation(&group(), NewConversation::new()));
+    assert_no_owner!(db.update_conversation(&group(), id, ConversationChanges::default()));
+    assert_no_owner!(db.delete_conversation(&group(), id));
+    assert_no_owner!(db.set_interrupted(&group(), id, true));
+    assert_no_owner!(db.append_display_message(&group(), id, message));
+    assert_no_owner!(db.save_message(&group(), id, Uuid::now_v7(), &Message::user("hello")));
+    assert_no_owner!(db.clear_display_messages(&group(), id));
+    assert_no_owner!(db.mark_tool_executing(&group(), id, "call_1"));
+    assert_no_owner!(db.complete_tool_call(&group(), id, "call_1", none()));
+    assert_no_owner!(db.record_hitl_decision(&group(), id, "call_1", HitlDecision::Approved));
+    assert_no_owner!(db.resolve_interrupted_tool_result(&group(), id, "call_1", "42"));
+    assert_no_owner!(db.save_agent_state(&group(), id, &State::new(), Expect::Any));
+    assert_no_owner!(db.restore_unreadable(&group(), id, 0));
+    assert_no_owner!(db.discard_unreadable(&group(), id, 0));
+    assert_eq!(db.get_conversation(&alice(), id).await.unwrap(), before);
+}
+{%- endif %}
 {%- endif %}
 
 #[tokio::test]

@@ -17,6 +17,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pool = connect(&url).await?;
     sqlx::migrate!({{ migrations }}).run(&pool).await?;
     println!("{{ opened }}");
+{%- if let Some(group) = group %}
+
+    // Somebody who is in the {{ group.noun }}.
+    sqlx::query(r#"{{ group.join }}"#)
+        .bind({{ group.owner_id }})
+        .bind({{ group.group_id }})
+        .execute(&pool)
+        .await?;
+{%- endif %}
 
     let conversations = {{ context }}::new(pool);
     let scope = {{ scope }};
@@ -44,5 +53,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let title = conversation.title.as_deref().unwrap_or("untitled");
         println!("  {} {} {title}", conversation.updated_at.format("%F %T"), conversation.id);
     }
+{%- if let Some(group) = group %}
+
+    // The {{ group.noun }} reads what its members have, and changes nothing.
+    let group = {{ group.scope }};
+    let shared = conversations.list_conversations(&group, ListConversations::default()).await?;
+    println!("its {{ group.noun }} reads {} of them", shared.len());
+    let refused = conversations.delete_conversation(&group, conversation.id).await;
+    println!("and deletes none: {}", refused.is_err());
+{%- endif %}
     Ok(())
 }

@@ -8,6 +8,18 @@
 //!
 //! In the examples, `conversations` is the generated context and `scope` identifies the caller.
 //!
+//! # Users and organizations
+//!
+//! A scope with an owner, for example a user, reads and writes what that user has. A context that was
+//! generated with a group, for example `--group-type organization`, also takes scopes without an
+//! owner: they read what all members of the organization have, and write nothing.
+//!
+//! ```text
+//! Scope { user_id: Some(1), organization_id: Some(7) }    reads and writes what user 1 has
+//! Scope { user_id: None, organization_id: Some(7) }       reads what the members of 7 have
+//! Scope { user_id: None, organization_id: None }          reaches nothing: `Error::NoOwner`
+//! ```
+//!
 //! # Create a conversation
 //!
 //! ```ignore

@@ -171,7 +171,8 @@ fn accounts_host() -> Host {
         )
         .file(
             "migrations/0001_accounts.sql",
-            "CREATE TABLE users (id INTEGER PRIMARY KEY);\nCREATE TABLE teams (id INTEGER PRIMARY KEY);\n",
+            "CREATE TABLE users (id INTEGER PRIMARY KEY);\nCREATE TABLE teams (id INTEGER PRIMARY KEY);\n\
+             CREATE TABLE members (user_id INTEGER, team_id INTEGER, club_id INTEGER);\n",
         )
 }
 
@@ -193,10 +194,14 @@ fn step() -> impl Strategy<Value = String> {
         (
             flag("--backfill", select(&["7", "conversation.user_id", "coalesce(NULL,7)"][..])),
             proptest::option::weighted(0.1, Just("--drop-old-owner".to_owned())),
+            flag("--group-type", select(&["club", "team", "none"][..])),
+            flag("--group-field", select(&["club_id", "team_id"][..])),
+            flag("--group-table", select(&["members", "clubs"][..])),
+            flag("--scope-group", select(&["team.id", "team_id"][..])),
         ),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i, (j, k))| {
-            [a, b, c, d, e, f, g, h, i, j, k].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        .prop_map(|(a, b, c, d, e, f, g, h, i, (j, k, l, m, n, o))| {
+            [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o].into_iter().flatten().collect::<Vec<_>>().join(" ")
         })
 }
 
@@ -212,11 +217,22 @@ fn given_over(options: &str, mut before: BTreeMap<String, Option<String>>) -> BT
         })
         .collect();
     let owner = value(&before, "--owner-type").unwrap_or_else(|| "user".to_owned());
-    if value(&given, "--owner-type").is_some_and(|now| now != owner) {
+    let group = value(&before, "--group-type").unwrap_or_else(|| "none".to_owned());
+    let mut group_now = value(&given, "--group-type").unwrap_or_else(|| group.clone());
+    if let Some(now) = value(&given, "--owner-type").filter(|now| *now != owner) {
         before.retain(|name, _| !name.starts_with("--owner-") && name != "--scope-owner");
+        before.retain(|name, _| name != "--group-field" && name != "--group-table");
+        // Nobody has no group, and a group is not in itself.
+        if !given.contains_key("--group-type") && group != "none" && [group.as_str(), "none"].contains(&now.as_str()) {
+            before.remove("--group-type");
+            group_now = "none".to_owned();
+        }
+    }
+    if group_now != group {
+        before.retain(|name, _| !["--group-field", "--group-table", "--scope-group"].contains(&name.as_str()));
     }
     if value(&given, "--scope").is_some_and(|now| Some(now) != value(&before, "--scope")) {
-        before.remove("--scope-owner");
+        before.retain(|name, _| name != "--scope-owner" && name != "--scope-group");
     }
     before.extend(given.into_iter().filter(|(name, _)| !FOR_ONE_CHANGE.contains(&name.as_str())));
     before
@@ -526,9 +542,19 @@ fn args() -> impl Strategy<Value = Vec<String>> {
         proptest::option::weighted(0.2, Just("--no-wire".to_owned())),
         proptest::option::weighted(0.5, Just("--database=postgres".to_owned())),
     );
-    (context(), scope, flags).prop_map(|(context, scope, (a, b, c, d, e, f, g, h))| {
+    let group = (
+        select(&["organization", "club"][..]),
+        select(&["members", "People", "odd name", "auth.members"][..]),
+        flag("--group-field", name(2)),
+    );
+    let group = proptest::option::weighted(0.4, group);
+    (context(), scope, flags, group).prop_map(|(context, scope, (a, b, c, d, e, f, g, h), group)| {
         let mut args = ["gen", "persistence", &context, "--scope", scope].map(str::to_owned).to_vec();
         args.extend([a, b, c, d, e, f, g, h].into_iter().flatten());
+        if let Some((noun, table, field)) = group {
+            args.extend([format!("--group-type={noun}"), format!("--group-table={table}")]);
+            args.extend(field);
+        }
         args
     })
 }

@@ -6,6 +6,7 @@ mod support;
 
 mod bad_input;
 mod chain;
+mod groups;
 mod hosts;
 mod interrupted;
 mod laws;

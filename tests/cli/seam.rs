@@ -18,7 +18,7 @@ const API: &[&str] = &[
 fn host() -> Host {
     Host::library()
         .file("src/lib.rs", "pub mod accounts;\n")
-        .file("src/accounts.rs", "pub struct Scope {\n    pub user_id: i64,\n    pub team_id: i64,\n}\n")
+        .file("src/accounts.rs", "pub struct Scope {\n    pub user_id: Option<i64>,\n    pub team_id: Option<i64>,\n}\n")
         .file(
             "migrations/0001_accounts.sql",
             "CREATE TABLE teams (id BIGINT PRIMARY KEY);\nCREATE TABLE users (id BIGINT PRIMARY KEY, team_id BIGINT);\n",
@@ -67,9 +67,13 @@ fn the_api_is_the_same_for_every_database_and_every_owner() {
         sources(&host)
     };
     let one = generated("");
-    for options in
-        ["--database postgres", "--owner-type none", "--owner-type team --database postgres --table-prefix ai_"]
-    {
+    for options in [
+        "--database postgres",
+        "--owner-type none",
+        "--owner-type team --database postgres --table-prefix ai_",
+        "--group-type team",
+        "--group-type team --database postgres",
+    ] {
         let other = generated(options);
         for path in API {
             assert_eq!(one[*path], other[*path], "{path} with {options}");

@@ -164,12 +164,15 @@ const MATRIX: &[(&str, &str)] = &[
         "let Self::Company(id) = self else {",
     ),
     (
-        "logins --scope crate::scopes::Session --owner-table user --table-prefix login_",
-        "Uuid::from(current_user.user_id)",
+        // The group is a column of the owner's table.
+        "logins --scope crate::scopes::Session --owner-table user --group-type organization --table-prefix login_",
+        "Group::new(i64::from(organization.id))",
     ),
     (
-        "devices --scope crate::scopes::DeviceScope --owner-type device --owner-id uuid --table-prefix device_",
-        "self.device_id",
+        // The group is in a table of memberships.
+        "devices --scope crate::scopes::DeviceScope --owner-type device --owner-id uuid --group-type club \
+         --group-field club --table-prefix device_",
+        "Group::new(self.club.clone().ok_or(Error::NoOwner)?)",
     ),
     (
         "guests --scope crate::scopes::GuestScope --owner-type guest --owner-table none --table-prefix guest_",

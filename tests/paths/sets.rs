@@ -23,6 +23,8 @@ pub struct Owner {
     pub key: Key,
     /// Whether there is a foreign key.
     pub referenced: bool,
+    /// Whether organizations read what their members own.
+    pub grouped: bool,
 }
 
 /// The hosts' tables of owners.
@@ -40,11 +42,15 @@ pub enum Key {
 pub const KEYS: [Key; 7] = [Key::User, Key::Person, Key::Login, Key::Team, Key::Org, Key::Company, Key::Account];
 
 const fn owner(noun: &'static str, field: &'static str, key: Key) -> Owner {
-    Owner { noun, field, key, referenced: true }
+    Owner { noun, field, key, referenced: true, grouped: false }
 }
 
 const fn loose(noun: &'static str, field: &'static str, key: Key) -> Owner {
-    Owner { noun, field, key, referenced: false }
+    Owner { noun, field, key, referenced: false, grouped: false }
+}
+
+const fn grouped(owner: Owner) -> Owner {
+    Owner { grouped: true, ..owner }
 }
 
 /// As long as a prefix may be: names that the database makes of it are cut.
@@ -55,8 +61,8 @@ pub const SETS: &[Set] = &[
     Set { name: "user_by_uuid", prefix: "sagents_", owner: Some(owner("user", "user_id", Key::Person)) },
     Set { name: "user_by_text", prefix: "sagents_", owner: Some(owner("user", "user_id", Key::Login)) },
     Set { name: "user_by_another_field", prefix: "sagents_", owner: Some(owner("user", "member_id", Key::User)) },
-    Set { name: "user_without_table", prefix: "sagents_", owner: Some(loose("user", "user_id", Key::User)) },
-    Set { name: "user_in_chat", prefix: "chat_", owner: Some(owner("user", "user_id", Key::User)) },
+    Set { name: "user_without_table", prefix: "sagents_", owner: Some(grouped(loose("user", "user_id", Key::User))) },
+    Set { name: "user_in_chat", prefix: "chat_", owner: Some(grouped(owner("user", "user_id", Key::User))) },
     Set { name: "user_without_prefix", prefix: "", owner: Some(owner("user", "user_id", Key::User)) },
     Set { name: "team", prefix: "sagents_", owner: Some(owner("team", "team_id", Key::Team)) },
     Set { name: "org", prefix: "sagents_", owner: Some(owner("org", "org_id", Key::Org)) },
@@ -101,14 +107,19 @@ impl Set {
             None => {
                 add("scope", "crate::scopes::Anyone");
                 add("owner-type", "none");
+                add("group-type", "none");
             }
-            Some(Owner { noun, field, key, referenced }) => {
+            Some(Owner { noun, field, key, referenced, grouped }) => {
                 add("scope", &format!("crate::scopes::{key:?}Scope"));
                 add("scope-owner", "key");
                 add("owner-type", noun);
                 add("owner-field", field);
                 add("owner-id", key.kind());
                 add("owner-table", if *referenced { key.table(database) } else { "none" });
+                add("group-type", if *grouped { "organization" } else { "none" });
+                if *grouped {
+                    add("group-table", "members");
+                }
             }
         }
         options
@@ -217,6 +228,8 @@ pub fn owners(database: Database) -> String {
         lines.extend((1..=PEOPLE).map(insert));
     }
     let columns = KEYS.map(|key| format!("{} {}", key.column(), key.column_type(database)));
+    let user = Key::User.column_type(database);
+    lines.push(format!("CREATE TABLE members (user_id {user} NOT NULL, organization_id INTEGER NOT NULL);"));
     // Some columns are called like those of a conversation, and are of no use.
     let decoys = "user_id INTEGER, team_id INTEGER, title TEXT";
     lines.push(format!("CREATE TABLE identities (k INTEGER NOT NULL PRIMARY KEY, {}, {decoys});", columns.join(", ")));

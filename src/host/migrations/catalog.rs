@@ -57,6 +57,10 @@ impl Catalog {
         alike.filter(|table| !is_hidden(table)).collect()
     }
 
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.iter()
+    }
+
     /// The foreign keys onto a table of the default schema, with the tables that have them.
     pub fn referring(&self, name: &str) -> impl Iterator<Item = (&Table, &Reference)> {
         let name = TableName::bare(name);

@@ -145,6 +145,19 @@ impl Table {
         self.keys.iter().filter(|key| key.kind == KeyKind::Index).filter(has).map(|key| key.name.as_str())
     }
 
+    /// Whether an index or a key starts with a column, so that its values can be looked up.
+    pub fn leads_an_index(&self, column: &str) -> bool {
+        let leads = |key: &Key| key.columns.first().is_some_and(|name| self.database.same_name(name, column));
+        self.keys.iter().any(leads)
+    }
+
+    /// The columns that refer to a table, each by itself.
+    pub fn columns_to(&self, table: &TableName) -> impl Iterator<Item = &str> {
+        let is_same = |to: &TableName| to.schema == table.schema && self.database.same_name(&to.table, &table.table);
+        let references = self.references.iter().filter(move |reference| is_same(&reference.to));
+        references.filter_map(|reference| if let [column] = &*reference.columns { Some(&**column) } else { None })
+    }
+
     pub(super) fn add_column(&mut self, definition: ColumnDef) -> &mut Self {
         let name = spelled(&definition.name, self.database);
         if self.column(&name).is_some() {

@@ -13,9 +13,9 @@ pub struct Access {
 }
 
 impl Access {
-    /// A way of one field that is always there.
-    pub fn field(name: &Name) -> Self {
-        Self { steps: vec![Step::Member { text: name.rust(), around: None }], id: None }
+    /// A way of one field.
+    pub fn field(name: &Name, around: Option<Around>) -> Self {
+        Self { steps: vec![Step::Member { text: name.rust(), around }], id: None }
     }
 
     /// As `--scope-owner` writes it. A variant is written like a field.

@@ -16,7 +16,7 @@ fn tables(prefix: &str, owner: Option<(&str, Kind, Option<&str>)>) -> Schema {
         kind,
         references: table.map(|table| OwnerKey { schema: None, table: table.to_owned(), column: "id".to_owned() }),
     });
-    schema::schema(&prefix, owner.as_ref())
+    schema::schema(&prefix, owner.as_ref(), false)
 }
 
 fn user() -> Schema {

@@ -5,10 +5,11 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::{
-    DisplayMessage, Error, MessagePage, MessagePosition, NewDisplayMessage, Owner, Result,
+    DisplayMessage, Error, MessagePage, MessagePosition, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result,
     SearchCursor, SearchPage, ToolStatus,
 };
-use super::rows::{display_message_columns, joined_display_message};
+{% if group.is_some() %}use super::groups;
+{% endif %}use super::rows::{display_message_columns, joined_display_message};
 use super::{Store, UNIQUE_VIOLATION, code, retry, timestamp};
 
 impl Store {
@@ -169,7 +170,7 @@ impl Store {
 
     pub(crate) async fn load_display_messages(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         page: MessagePage,
     ) -> Result<Vec<DisplayMessage>> {
@@ -201,6 +202,19 @@ impl Store {
             MessagePosition::After(sequence) => (FORWARD, sequence),
             MessagePosition::Before(sequence) => (BACKWARD, sequence),
         };
+{%- if group.is_some() %}
+        let sql = match reach {
+            Reach::Owner(_) => sql,
+            Reach::Group(_) => groups::messages(page.from),
+        };
+        let limit = i64::from(page.limit.min(MessagePage::MAX_LIMIT));
+        let query = sqlx::query(sql).bind(conversation_id).bind(bound).bind(limit);
+        let query = match reach {
+            Reach::Owner(owner) => query.bind(owner.id()),
+            Reach::Group(group) => query.bind(group.id()),
+        };
+        let rows = query.fetch_all(&self.pool).await?;
+{%- else %}
         let rows = sqlx::query(sql)
             .bind(conversation_id)
             .bind(bound)
@@ -210,6 +224,7 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
+{%- endif %}
         if rows.is_empty() {
             return Err(Error::NotFound);
         }
@@ -251,7 +266,7 @@ impl Store {
 
     pub(crate) async fn search_messages(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         text: &str,
         page: SearchPage,
     ) -> Result<Vec<DisplayMessage>> {
@@ -266,18 +281,35 @@ impl Store {
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3::bigint"#);
 
         let after = page.after.unwrap_or(SearchCursor::START);
+{%- if group.is_some() %}
+        let sql = match reach {
+            Reach::Owner(_) => SEARCH,
+            Reach::Group(_) => groups::SEARCH,
+        };
+        let query = sqlx::query_as(sql)
+{%- else %}
         let found = sqlx::query_as(SEARCH)
+{%- endif %}
             .bind(like_pattern(text))
             .bind(regex_pattern(text))
             .bind(i64::from(page.limit.min(SearchPage::MAX_LIMIT)))
             .bind(timestamp(after.inserted_at))
             .bind(after.conversation_id)
+{%- if group.is_some() %}
+            .bind(after.sequence);
+        let query = match reach {
+            Reach::Owner(owner) => query.bind(owner.id()),
+            Reach::Group(group) => query.bind(group.id()),
+        };
+        let found = query.fetch_all(&self.pool).await?;
+{%- else %}
             .bind(after.sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
+{%- endif %}
         Ok(found)
     }
 }

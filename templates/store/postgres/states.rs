@@ -9,8 +9,9 @@ use sqlx::{FromRow, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
 use super::super::states::{SaveOutcome, UnreadableData, UnreadableMessage, UnreadableState};
-use super::super::{Error, Owner, Result};
-use super::{Store, retry, timestamp};
+use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
+{% if group.is_some() %}use super::groups;
+{% endif %}use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
 use crate::sagents::stored::{self, Header, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, Todo};
@@ -42,7 +43,7 @@ impl Store {
             let (expected, set_aside) = match expect {
                 Expect::Revision(expected) => (expected.0, false),
                 Expect::Unreadable(expected) => (expected.0, true),
-                Expect::Any => match self.load_agent_state(owner, conversation_id, "").await? {
+                Expect::Any => match self.load_agent_state({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id, "").await? {
                     Loaded::Nothing => (0, false),
                     Loaded::Saved { revision, .. } => (revision.0, false),
                     Loaded::Unreadable { revision, .. } => (revision.0, true),
@@ -93,7 +94,7 @@ impl Store {
 
     pub(crate) async fn load_agent_state(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         agent_id: &str,
     ) -> Result<Loaded> {
@@ -115,14 +116,23 @@ impl Store {
                   SELECT s.epoch FROM {{ agent_states }} AS s
                   WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
               )"#;
+{%- if group.is_some() %}
 
-        // Messages are read as their rows arrive.
-        let (mut header, mut messages) = (None, Vec::new());
-        sqlx::query(SELECT)
+        let query = match reach {
+            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
+            Reach::Group(group) => sqlx::query(groups::AGENT_STATE).bind(conversation_id).bind(group.id()),
+        };
+{%- else %}
+
+        let query = sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
+{%- endif %};
 {%- endif %}
+        // Messages are read as their rows arrive.
+        let (mut header, mut messages) = (None, Vec::new());
+        query
             .try_map(|row: PgRow| {
                 match row.try_get("position")? {
                     None => header = Some(row),
@@ -161,7 +171,7 @@ impl Store {
     /// Reads the header only.
     pub(crate) async fn load_todos(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
     ) -> Result<Vec<Todo>> {
         const SELECT: &str = r#"
@@ -169,11 +179,20 @@ impl Store {
             LEFT JOIN {{ agent_states }} AS s
                 ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
+{%- if group.is_some() %}
+
+        let query = match reach {
+            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
+            Reach::Group(group) => sqlx::query(groups::HEADER).bind(conversation_id).bind(group.id()),
+        };
+        let row = query
+{%- else %}
 
         let row = sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
+{%- endif %}
 {%- endif %}
             .fetch_optional(&self.pool)
             .await?
@@ -186,7 +205,7 @@ impl Store {
 
     pub(crate) async fn list_unreadable(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
     ) -> Result<Vec<UnreadableState>> {
         const SELECT: &str = r#"
@@ -201,11 +220,20 @@ impl Store {
                   AND s.unreadable_data IS NOT NULL
             ) AS u ON TRUE
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
+{%- if group.is_some() %}
+
+        let query = match reach {
+            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
+            Reach::Group(group) => sqlx::query(groups::UNREADABLE_STATES).bind(conversation_id).bind(group.id()),
+        };
+        let rows = query
+{%- else %}
 
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
+{%- endif %}
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
@@ -230,7 +258,7 @@ impl Store {
 
     pub(crate) async fn load_unreadable(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<UnreadableData> {
@@ -253,12 +281,21 @@ impl Store {
                   WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
                     AND u.epoch = $2::bigint
               )"#;
+{%- if group.is_some() %}
+
+        let query = match reach {
+            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(epoch).bind(owner.id()),
+            Reach::Group(group) => sqlx::query(groups::UNREADABLE_DATA).bind(conversation_id).bind(epoch).bind(group.id()),
+        };
+        let rows = query
+{%- else %}
 
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(epoch)
 {%- if owner.is_some() %}
             .bind(owner.id())
+{%- endif %}
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;

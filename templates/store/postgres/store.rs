@@ -12,6 +12,9 @@
 {%- endif %}
 
 mod conversations;
+{%- if group.is_some() %}
+mod groups;
+{%- endif %}
 mod messages;
 mod rows;
 mod states;

@@ -13,7 +13,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use uuid::Uuid;
 
 use super::super::store::{% if owner.is_some() %}{open, timestamp}{% else %}open{% endif %};
-use super::super::{{ '{' }}{{ context }}, Error, NewConversation, Owner};
+use super::super::{{ '{' }}{{ context }}, Error, {% if group.is_some() %}Group, {% endif %}NewConversation, Owner};
 
 /// What creates the tables.
 const MIGRATION: &str = {{ migration }};
@@ -41,6 +41,16 @@ pub(super) fn alice() -> Owner {
     Owner
 }
 {%- endmatch %}
+{%- if let Some(group) = group %}
+
+pub(super) fn group() -> Group {
+    Group::new({{ group.ours }})
+}
+
+pub(super) fn other_group() -> Group {
+    Group::new({{ group.other }})
+}
+{%- endif %}
 
 /// It is dropped on the server when it is dropped here.
 pub(super) struct Database {
@@ -70,6 +80,12 @@ impl Database {
         let stand_in = r#"{{ stand_in.create }}"#;
         sqlx::raw_sql(stand_in).execute(&pool).await.unwrap();
 {%- endif %}
+{%- if let Some(group) = group %}
+{%- if let Some(create) = group.create %}
+        let memberships = r#"{{ create }}"#;
+        sqlx::raw_sql(memberships).execute(&pool).await.unwrap();
+{%- endif %}
+{%- endif %}
         sqlx::raw_sql(MIGRATION).execute(&pool).await.unwrap();
 {%- if let Some(stand_in) = stand_in %}
         for owner in [alice(), bob()] {
@@ -86,6 +102,24 @@ impl Database {
         let created = self.create_conversation(&alice(), new).await;
         created.unwrap().id
     }
+{%- if let Some(group) = group %}
+
+    /// Lets an owner join a group.
+    pub(super) async fn join(&self, group: &Group, owner: &Owner) {
+        const JOIN: &str = r#"{{ group.join }}"#;
+
+        let join = sqlx::query(JOIN).bind(group.id()).bind(owner.id());
+        join.execute(&self.store.pool).await.unwrap();
+    }
+
+    /// Lets an owner leave a group.
+    pub(super) async fn leave(&self, group: &Group, owner: &Owner) {
+        const LEAVE: &str = r#"{{ group.leave }}"#;
+
+        let leave = sqlx::query(LEAVE).bind(group.id()).bind(owner.id());
+        leave.execute(&self.store.pool).await.unwrap();
+    }
+{%- endif %}
 {%- if let Some(owner) = owner %}
 
     /// Inserts a state without asking who owns the conversation.

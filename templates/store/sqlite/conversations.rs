@@ -7,9 +7,10 @@ use uuid::Uuid;
 
 use super::super::{
     Change, Conversation, ConversationChanges, ConversationCursor, ConversationOrder, Error,
-    ListConversations, NewConversation, Owner, Result,
+    ListConversations, NewConversation, Owner, {% if group.is_some() %}Reach, {% endif %}Result,
 };
-use super::rows::conversation_columns;
+{% if group.is_some() %}use super::groups;
+{% endif %}use super::rows::conversation_columns;
 use super::{Store, retry, timestamp};
 
 impl Store {
@@ -45,15 +46,24 @@ impl Store {
         .await
     }
 
-    pub(crate) async fn get_conversation(&self, owner: &Owner, id: Uuid) -> Result<Conversation> {
+    pub(crate) async fn get_conversation(&self, {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %}, id: Uuid) -> Result<Conversation> {
         const SELECT: &str = concat!("SELECT ", conversation_columns!(), r#"
             FROM {{ conversations }} AS c
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#);
+{%- if group.is_some() %}
+
+        let query = match reach {
+            Reach::Owner(owner) => sqlx::query_as(SELECT).bind(id).bind(owner.id()),
+            Reach::Group(group) => sqlx::query_as(groups::CONVERSATION).bind(id).bind(group.id()),
+        };
+        query
+{%- else %}
 
         sqlx::query_as(SELECT)
             .bind(id)
 {%- if owner.is_some() %}
             .bind(owner.id())
+{%- endif %}
 {%- endif %}
             .fetch_optional(&self.pool)
             .await?
@@ -156,7 +166,7 @@ impl Store {
 
     pub(crate) async fn list_conversations(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         list: &ListConversations,
     ) -> Result<Vec<Conversation>> {
         const UPDATED_DESC: &str = concat!("SELECT ", conversation_columns!(), r#"
@@ -184,10 +194,23 @@ impl Store {
         };
         let after = list.after.unwrap_or(start);
         let limit = list.limit.min(ListConversations::MAX_LIMIT);
+{%- if group.is_some() %}
+        let sql = match reach {
+            Reach::Owner(_) => sql,
+            Reach::Group(_) => groups::list(list.order_by),
+        };
+{%- endif %}
         let mut query = sqlx::query_as(sql).bind(limit);
         if by_time {
             query = query.bind(timestamp(after.updated_at));
         }
+{%- if group.is_some() %}
+        let query = match reach {
+            Reach::Owner(owner) => query.bind(after.id).bind(owner.id()),
+            Reach::Group(group) => query.bind(after.id).bind(group.id()),
+        };
+        let page = query.fetch_all(&self.pool).await?;
+{%- else %}
         let page = query
             .bind(after.id)
 {%- if owner.is_some() %}
@@ -195,6 +218,7 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
+{%- endif %}
         Ok(page)
     }
 

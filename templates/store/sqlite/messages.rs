@@ -6,11 +6,12 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::{
-    DisplayMessage, Error, MessagePage, MessagePosition, NewDisplayMessage, Owner, Result,
+    DisplayMessage, Error, MessagePage, MessagePosition, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result,
     SearchCursor, SearchPage, ToolStatus,
 };
 use super::conversations::touch;
-use super::rows::display_message_columns;
+{% if group.is_some() %}use super::groups;
+{% endif %}use super::rows::display_message_columns;
 use super::{Store, retry, timestamp};
 
 impl Store {
@@ -58,7 +59,7 @@ impl Store {
 
     pub(crate) async fn load_display_messages(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         page: MessagePage,
     ) -> Result<Vec<DisplayMessage>> {
@@ -77,6 +78,19 @@ impl Store {
             MessagePosition::After(sequence) => (FORWARD, sequence, false),
             MessagePosition::Before(sequence) => (BACKWARD, sequence, true),
         };
+{%- if group.is_some() %}
+        let sql = match reach {
+            Reach::Owner(_) => sql,
+            Reach::Group(_) => groups::messages(page.from),
+        };
+        let limit = page.limit.min(MessagePage::MAX_LIMIT);
+        let query = sqlx::query_as(sql).bind(conversation_id).bind(bound).bind(limit);
+        let query = match reach {
+            Reach::Owner(owner) => query.bind(owner.id()),
+            Reach::Group(group) => query.bind(group.id()),
+        };
+        let mut messages: Vec<DisplayMessage> = query.fetch_all(&self.pool).await?;
+{%- else %}
         let mut messages: Vec<DisplayMessage> = sqlx::query_as(sql)
             .bind(conversation_id)
             .bind(bound)
@@ -86,11 +100,12 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
+{%- endif %}
         if is_backward {
             messages.reverse();
         }
         if messages.is_empty() {
-            drop(self.get_conversation(owner, conversation_id).await?);
+            drop(self.get_conversation({% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id).await?);
         }
         Ok(messages)
     }
@@ -123,7 +138,7 @@ impl Store {
 
     pub(crate) async fn search_messages(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         text: &str,
         page: SearchPage,
     ) -> Result<Vec<DisplayMessage>> {
@@ -135,18 +150,35 @@ impl Store {
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3"#);
 
         let after = page.after.unwrap_or(SearchCursor::START);
+{%- if group.is_some() %}
+        let sql = match reach {
+            Reach::Owner(_) => SEARCH,
+            Reach::Group(_) => groups::SEARCH,
+        };
+        let query = sqlx::query_as(sql)
+{%- else %}
         let found = sqlx::query_as(SEARCH)
+{%- endif %}
             .bind(like_pattern(text))
             .bind(glob_pattern(text))
             .bind(page.limit.min(SearchPage::MAX_LIMIT))
             .bind(timestamp(after.inserted_at))
             .bind(after.conversation_id)
+{%- if group.is_some() %}
+            .bind(after.sequence);
+        let query = match reach {
+            Reach::Owner(owner) => query.bind(owner.id()),
+            Reach::Group(group) => query.bind(group.id()),
+        };
+        let found = query.fetch_all(&self.pool).await?;
+{%- else %}
             .bind(after.sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
+{%- endif %}
         Ok(found)
     }
 }

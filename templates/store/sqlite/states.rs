@@ -10,9 +10,10 @@ use sqlx::{FromRow, Row as _};
 use uuid::Uuid;
 
 use super::super::states::{SaveOutcome, UnreadableData, UnreadableMessage, UnreadableState};
-use super::super::{Error, Owner, Result};
+use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 use super::conversations::touch;
-use super::{Store, retry, timestamp};
+{% if group.is_some() %}use super::groups;
+{% endif %}use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
 use crate::sagents::stored::{self, Header, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, Todo};
@@ -71,7 +72,7 @@ impl Store {
             }
             let set_aside = match expect {
                 Expect::Any => {
-                    let stored = read_state(&mut *tx, owner, conversation_id, "").await?;
+                    let stored = read_state(&mut *tx, {% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id, "").await?;
                     matches!(stored, Loaded::Unreadable { .. })
                 }
                 Expect::Revision(_) => false,
@@ -92,28 +93,37 @@ impl Store {
 
     pub(crate) async fn load_agent_state(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         agent_id: &str,
     ) -> Result<Loaded> {
-        read_state(&self.pool, owner, conversation_id, agent_id).await
+        read_state(&self.pool, {% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id, agent_id).await
     }
 
     /// Reads the header only.
     pub(crate) async fn load_todos(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
     ) -> Result<Vec<Todo>> {
         const SELECT: &str = r#"
             SELECT s.data FROM {{ conversations }} AS c
             LEFT JOIN {{ agent_states }} AS s ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
+{%- if group.is_some() %}
+
+        let query = match reach {
+            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
+            Reach::Group(group) => sqlx::query(groups::HEADER).bind(conversation_id).bind(group.id()),
+        };
+        let row = query
+{%- else %}
 
         let row = sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
+{%- endif %}
 {%- endif %}
             .fetch_optional(&self.pool)
             .await?
@@ -126,7 +136,7 @@ impl Store {
 
     pub(crate) async fn list_unreadable(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
     ) -> Result<Vec<UnreadableState>> {
         const SELECT: &str = r#"
@@ -141,11 +151,20 @@ impl Store {
                   AND s.unreadable_data IS NOT NULL
             ) AS u ON TRUE
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
+{%- if group.is_some() %}
+
+        let query = match reach {
+            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
+            Reach::Group(group) => sqlx::query(groups::UNREADABLE_STATES).bind(conversation_id).bind(group.id()),
+        };
+        let rows = query
+{%- else %}
 
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
+{%- endif %}
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
@@ -170,7 +189,7 @@ impl Store {
 
     pub(crate) async fn load_unreadable(
         &self,
-        owner: &Owner,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<UnreadableData> {
@@ -191,12 +210,21 @@ impl Store {
                   SELECT u.epoch FROM {{ unreadable_states }} AS u
                   WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1 AND u.epoch = $2
               )"#;
+{%- if group.is_some() %}
+
+        let query = match reach {
+            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(epoch).bind(owner.id()),
+            Reach::Group(group) => sqlx::query(groups::UNREADABLE_DATA).bind(conversation_id).bind(epoch).bind(group.id()),
+        };
+        let rows = query
+{%- else %}
 
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(epoch)
 {%- if owner.is_some() %}
             .bind(owner.id())
+{%- endif %}
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
@@ -329,7 +357,7 @@ impl Store {
 /// Reads the stored state, whether it can be understood or not.
 async fn read_state(
     executor: impl SqliteExecutor<'_>,
-    owner: &Owner,
+    {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
     conversation_id: Uuid,
     agent_id: &str,
 ) -> Result<Loaded> {
@@ -348,14 +376,23 @@ async fn read_state(
               SELECT s.epoch FROM {{ agent_states }} AS s
               WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
           )"#;
+{%- if group.is_some() %}
 
-    // Messages are read as their rows arrive.
-    let (mut header, mut messages) = (None, Vec::new());
-    sqlx::query(SELECT)
+    let query = match reach {
+        Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
+        Reach::Group(group) => sqlx::query(groups::AGENT_STATE).bind(conversation_id).bind(group.id()),
+    };
+{%- else %}
+
+    let query = sqlx::query(SELECT)
         .bind(conversation_id)
 {%- if owner.is_some() %}
         .bind(owner.id())
+{%- endif %};
 {%- endif %}
+    // Messages are read as their rows arrive.
+    let (mut header, mut messages) = (None, Vec::new());
+    query
         .try_map(|row: SqliteRow| {
             match row.try_get("position")? {
                 None => header = Some(row),

@@ -1,3 +1,4 @@
+DROP TABLE club_devices;
 DROP TABLE devices;
 DROP TABLE "user";
 DROP TABLE companies;

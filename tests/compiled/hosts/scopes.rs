@@ -84,16 +84,23 @@ pub struct Login {
     pub user_id: LoginId,
 }
 
-/// Calls its owner the current one, who may be absent.
+#[derive(Debug, Clone)]
+pub struct Organization {
+    pub id: i32,
+}
+
+/// Calls its owner the current one, who may be absent; then it is an organization's.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub current_user: Option<Login>,
+    pub organization: Option<Organization>,
 }
 
-/// Has an id that its table keeps as text.
+/// Has an id that its table keeps as text; without one it is a club's.
 #[derive(Debug, Clone)]
 pub struct DeviceScope {
-    pub device_id: Uuid,
+    pub device_id: Option<Uuid>,
+    pub club: Option<String>,
 }
 
 #[derive(Debug, Clone)]

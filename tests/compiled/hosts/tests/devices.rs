@@ -1,7 +1,7 @@
 use matrix::devices::{self as layer, Devices as Context};
 use matrix::scopes::DeviceScope;
 
-const CLEAR: &str = "DELETE FROM device_conversations";
+const CLEAR: &str = "DELETE FROM device_conversations; DELETE FROM club_devices";
 const INSERT_OWNERS: &str = "INSERT INTO devices (id) VALUES
     ('00000000-0000-0000-0000-000000000000'),
     ('00000000-0000-0000-0000-000000000001'),
@@ -9,8 +9,13 @@ const INSERT_OWNERS: &str = "INSERT INTO devices (id) VALUES
 
 fn scope(owner: usize) -> DeviceScope {
     DeviceScope {
-        device_id: Uuid::from_u128(owner as u128),
+        device_id: Some(id(owner)),
+        club: Some("nobody's".to_owned()),
     }
+}
+
+fn id(owner: usize) -> Uuid {
+    Uuid::from_u128(owner as u128)
 }
 
 /// The owners whose rows are the same ones.
@@ -19,10 +24,30 @@ fn space(owner: usize) -> usize {
 }
 
 fn created_by(owner: usize) -> Value {
-    json!({ "type": "device", "id": scope(owner).device_id })
+    json!({ "type": "device", "id": id(owner) })
 }
 
 fn with_owner(mut row: Value, owner: usize) -> Value {
-    row["device_id"] = json!(scope(owner).device_id);
+    row["device_id"] = json!(id(owner));
     row
+}
+
+/// An owner may be in all of them, and in each of them several times.
+static GROUPS: usize = 2;
+
+fn group(group: usize) -> DeviceScope {
+    DeviceScope {
+        device_id: None,
+        club: Some(format!("club {group}")),
+    }
+}
+
+fn join(owner: usize, group: usize) -> String {
+    let id = id(owner);
+    format!("INSERT INTO club_devices (club, device) VALUES ('club {group}', '{id}')")
+}
+
+fn leave(owner: usize, group: usize) -> String {
+    let id = id(owner);
+    format!("DELETE FROM club_devices WHERE club = 'club {group}' AND device = '{id}'")
 }

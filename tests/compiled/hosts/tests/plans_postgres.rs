@@ -42,7 +42,7 @@ async fn every_statement_goes_by_a_key_and_every_index_is_used() {
     let mut unused: BTreeSet<_> = indexes.into_iter().collect();
     assert_eq!(unused.len(), 8, "{unused:?}");
 
-    let mut statements = source::statements();
+    let mut statements = source::statements("conversations");
     assert!(statements.len() > 20, "{statements:#?}");
     // Housekeeping reads the whole table.
     statements.retain(|statement| !statement.contains("batch AS"));
@@ -54,6 +54,60 @@ async fn every_statement_goes_by_a_key_and_every_index_is_used() {
         });
     }
     assert_eq!(unused, BTreeSet::new());
+}
+
+/// 400 organizations with 5 users each, and 100 clubs with 20 devices each, who have 10 conversations each.
+const FILL_GROUPS: &str = "
+    INSERT INTO \"user\" (user_id, organization_id)
+    SELECT gen_random_uuid(), n % 400 FROM generate_series(1, 2000) n;
+    INSERT INTO devices (id) SELECT gen_random_uuid() FROM generate_series(1, 1000);
+    INSERT INTO club_devices (club, device)
+    SELECT 'club ' || row_number() OVER () % 100, id FROM devices, generate_series(1, 2);
+    INSERT INTO login_conversations (user_id, id, scope, inserted_at, updated_at)
+    SELECT user_id, gen_random_uuid(), '{}', now(), now() FROM \"user\", generate_series(1, 10);
+    INSERT INTO device_conversations (device_id, id, scope, inserted_at, updated_at)
+    SELECT id, gen_random_uuid(), '{}', now(), now() FROM devices, generate_series(1, 10);
+    INSERT INTO login_agent_states (user_id, conversation_id, version, revision, write_id, data, inserted_at, updated_at)
+    SELECT user_id, id, 2, 1, id, '{}', now(), now() FROM login_conversations;
+    INSERT INTO device_agent_states
+        (device_id, conversation_id, version, revision, write_id, data, inserted_at, updated_at)
+    SELECT device_id, id, 2, 1, id, '{}', now(), now() FROM device_conversations;
+    INSERT INTO login_agent_messages (user_id, conversation_id, epoch, position, message_id, data)
+    SELECT user_id, id, 0, n, id, '{}' FROM login_conversations, generate_series(0, 4) n;
+    INSERT INTO device_agent_messages (device_id, conversation_id, epoch, position, message_id, data)
+    SELECT device_id, id, 0, n, id, '{}' FROM device_conversations, generate_series(0, 4) n;
+    INSERT INTO login_unreadable_states (user_id, conversation_id, epoch, data, set_aside_at)
+    SELECT user_id, id, 1, '{}', now() FROM login_conversations;
+    INSERT INTO device_unreadable_states (device_id, conversation_id, epoch, data, set_aside_at)
+    SELECT device_id, id, 1, '{}', now() FROM device_conversations;
+    INSERT INTO login_display_messages (user_id, conversation_id, sequence, message_id, item, role, content_type,
+        content, inserted_at)
+    SELECT user_id, id, n, id, n, 'user', 'text', 'something', now() FROM login_conversations, generate_series(0, 4) n;
+    INSERT INTO device_display_messages (device_id, conversation_id, sequence, message_id, item, role, content_type,
+        content, inserted_at)
+    SELECT device_id, id, n, id, n, 'user', 'text', 'something', now()
+    FROM device_conversations, generate_series(0, 4) n;
+    ANALYZE;";
+
+#[tokio::test]
+async fn every_statement_of_a_group_goes_by_a_key() {
+    let database = Database::migrated(FILL_GROUPS).await;
+    let pool = connect(&database.url()).await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    for (context, index) in [
+        ("logins", "login_conversations_id"),
+        ("devices", "device_conversations_id"),
+    ] {
+        let mut statements = source::statements(context);
+        statements.retain(|statement| statement.contains(" AS g"));
+        assert_eq!(statements.len(), 12, "{statements:#?}");
+        for statement in statements {
+            let plan = explain(&mut connection, &statement).await;
+            assert!(!plan.contains("Seq Scan on"), "{statement}\n{plan}");
+            let is_one = statement.contains("c.id = $1");
+            assert_eq!(plan.contains(index), is_one, "{statement}\n{plan}");
+        }
+    }
 }
 
 /// The plan that holds for whatever the parameters are.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Every constant that is an SQL statement, with the columns put in.
-pub fn statements() -> Vec<String> {
-    let store = Path::new("src/conversations/store");
+/// Every constant of a context that is an SQL statement, with the columns put in.
+pub fn statements(context: &str) -> Vec<String> {
+    let store = &Path::new("src").join(context).join("store");
     let read = |path: &Path| fs::read_to_string(path).unwrap();
     let columns = columns(&read(&store.join("rows.rs")));
     let mut sources = vec![read(&store.with_extension("rs"))];

@@ -1,10 +1,11 @@
 //! Random calls of several owners, made to the context and to a simple model in memory. Every answer equals the model's,
 //! and after every call everything that any owner can see does. All owners use the same few ids, so most calls name
-//! what belongs to somebody else.
+//! what belongs to somebody else. Where there are groups, owners join and leave them; a group sees what its members see,
+//! and changes nothing.
 
 mod database;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use database::Database;
@@ -20,8 +21,10 @@ use uuid::Uuid;
 use layer::{
     Change, ContentType, ConversationChanges, ConversationCursor, ConversationOrder,
     DisplayMessage, Error, HitlDecision, ListConversations, MessagePage, MessagePosition,
-    NewConversation, NewDisplayMessage, Role, SearchPage, ToolStatus,
+    NewConversation, NewDisplayMessage, OwnerScope, Role, SearchPage, ToolStatus,
 };
+use matrix::sagents::{Expect, Message, State};
+use sqlx::AssertSqlSafe;
 
 const OWNERS: usize = 3;
 const CONVERSATIONS: usize = 2;
@@ -46,10 +49,13 @@ fn every_answer_equals_the_models() {
     outcome.unwrap();
 }
 
-/// One call of one owner.
+/// One call of one owner, or of a group.
 #[derive(Debug, Clone)]
 struct Step {
     owner: usize,
+    /// The owner joins or leaves it, or it makes the call.
+    group: usize,
+    by_group: bool,
     /// Which of the ids that all owners use.
     conversation: usize,
     call: Call,
@@ -72,6 +78,10 @@ enum Call {
     Resolve(String, String),
     /// Everything that is older than the conversation of this step.
     Housekeep,
+    /// An agent state with a message; the one that is there may be set aside.
+    Save(String, bool),
+    Join,
+    Leave,
 }
 
 /// A message to append, which need not make sense.
@@ -87,11 +97,22 @@ struct Draft {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    (0..OWNERS, 0..CONVERSATIONS, call()).prop_map(|(owner, conversation, call)| Step {
-        owner,
-        conversation,
-        call,
-    })
+    let groups = (0..GROUPS.max(1), prop::bool::weighted(0.4));
+    (0..OWNERS, groups, 0..CONVERSATIONS, call()).prop_map(
+        |(owner, (group, by_group), conversation, call)| Step {
+            owner,
+            group,
+            by_group: by_group && GROUPS > 0 && call.has_scope(),
+            conversation,
+            call,
+        },
+    )
+}
+
+impl Call {
+    fn has_scope(&self) -> bool {
+        !matches!(self, Self::Housekeep | Self::Join | Self::Leave)
+    }
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -134,7 +155,15 @@ fn call() -> impl Strategy<Value = Call> {
         3 => (call_id(), decision).prop_map(|(id, decision)| Call::Decide(id, decision)),
         4 => (call_id(), text()).prop_map(|(id, content)| Call::Resolve(id, content)),
         1 => Just(Call::Housekeep),
+        4 => (text(), any::<bool>()).prop_map(|(text, aside)| Call::Save(text, aside)),
+        memberships() => Just(Call::Join),
+        memberships() => Just(Call::Leave),
     ]
+}
+
+/// How often somebody joins a group, or leaves it.
+fn memberships() -> u32 {
+    if GROUPS > 0 { 6 } else { 1 }
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
@@ -198,6 +227,8 @@ fn limit() -> impl Strategy<Value = u32> {
 #[derive(Default)]
 struct Model {
     talks: BTreeMap<(usize, Uuid), Talk>,
+    /// Who is in which group; whoever joins twice is in it twice, and leaves at once.
+    members: BTreeSet<(usize, usize)>,
 }
 
 struct Talk {
@@ -223,24 +254,33 @@ struct Entry {
     inserted_at: DateTime<Utc>,
 }
 
+/// Where a message is in the results of a search.
+type Place = (DateTime<Utc>, Uuid, i64);
+
 /// An answer as data, so that rows of every kind of owner compare.
 type Answer = Result<Value, &'static str>;
 
 const NOT_FOUND: Answer = Err("not found");
 const INVALID: Answer = Err("invalid");
+const NO_OWNER: Answer = Err("no owner");
 
 async fn run(database: &Database, steps: &[Step]) {
     let pool = layer::connect(&database.url()).await.unwrap();
     sqlx::raw_sql(CLEAR).execute(&pool).await.unwrap();
-    let context = Context::new(pool);
+    let context = Context::new(pool.clone());
     let world = World {
+        pool,
         ids: (0..CONVERSATIONS).map(|_| Uuid::now_v7()).collect(),
         messages: (0..MESSAGES).map(|_| Uuid::now_v7()).collect(),
         context,
     };
     let mut model = Model::default();
     for (number, step) in steps.iter().enumerate() {
-        let (answer, expected) = world.make(step, &mut model).await;
+        let (answer, expected) = if step.by_group {
+            world.make_by_group(step, &model).await
+        } else {
+            world.make(step, &mut model).await
+        };
         assert_eq!(answer, expected, "step {number}: {step:?}");
         world.learn_time(step, &mut model).await;
         world.compare(&model, number).await;
@@ -248,6 +288,7 @@ async fn run(database: &Database, steps: &[Step]) {
 }
 
 struct World {
+    pool: layer::Pool,
     context: Context,
     ids: Vec<Uuid>,
     messages: Vec<Uuid>,
@@ -365,8 +406,7 @@ impl World {
                 (rows(answer), Ok(model.search(step.owner, &text, limit)))
             }
             Call::ChangeTool(call_id, status, metadata) => {
-                let answer =
-                    change_tool(context, step.owner, id, &call_id, status, &metadata).await;
+                let answer = change_tool(context, &scope, id, &call_id, status, &metadata).await;
                 let note = match status {
                     ToolStatus::Executing | ToolStatus::Cancelled => Map::new(),
                     _ => clean_map(&metadata),
@@ -430,6 +470,125 @@ impl World {
                 model.talks.retain(|_, talk| talk.updated_at >= cutoff);
                 (rows(answer), Ok(json!(before - model.talks.len())))
             }
+            Call::Save(text, aside) => {
+                let state = state(&text);
+                let stored = context.load_agent_state(&scope, id).await;
+                let expect = match stored {
+                    Ok(stored) if aside => Expect::Unreadable(stored.revision),
+                    _ => Expect::Any,
+                };
+                let answer = context.save_agent_state(&scope, id, &state, expect).await;
+                let expected = model.touch(key, |_| Ok(Value::Null));
+                (rows(answer.map(drop)), expected)
+            }
+            Call::Join => {
+                model.members.insert((step.group, step.owner));
+                (
+                    self.execute(join(step.owner, step.group)).await,
+                    Ok(Value::Null),
+                )
+            }
+            Call::Leave => {
+                model.members.remove(&(step.group, step.owner));
+                (
+                    self.execute(leave(step.owner, step.group)).await,
+                    Ok(Value::Null),
+                )
+            }
+        }
+    }
+
+    async fn execute(&self, sql: String) -> Answer {
+        let executed = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&self.pool).await;
+        executed
+            .map(|_| Value::Null)
+            .map_err(|error| panic!("{error}"))
+    }
+
+    /// Makes a call as a group. It changes nothing, so neither does the model.
+    async fn make_by_group(&self, step: &Step, model: &Model) -> (Answer, Answer) {
+        let context = &self.context;
+        let scope = &group(step.group);
+        let id = self.ids[step.conversation];
+        let owner = model.first_owner(step.group, id);
+        let read = |answer: &dyn Fn(usize, &Talk) -> Value| match owner {
+            Some(owner) => model.read((owner, id), |talk| Ok(answer(owner, talk))),
+            None => NOT_FOUND,
+        };
+        match step.call.clone() {
+            Call::Get => {
+                let answer = context.get_conversation(scope, id).await;
+                (rows(answer), read(&|owner, talk| talk.row(owner, id)))
+            }
+            Call::List(order_by, limit, after) => {
+                let after = model.cursor(id).filter(|_| after);
+                let list = ListConversations {
+                    order_by,
+                    limit,
+                    after,
+                };
+                let answer = context.list_conversations(scope, list).await;
+                let expected = model.list_of_group(step.group, order_by, limit, after);
+                (sorted(rows(answer)), sorted(Ok(expected)))
+            }
+            Call::Load(from, limit) => {
+                let page = MessagePage { from, limit };
+                let answer = context.load_display_messages(scope, id, page).await;
+                let expected = read(&|owner, talk| talk.page(owner, id, from, limit));
+                (rows(answer), expected)
+            }
+            Call::Search(text, limit) => {
+                let page = SearchPage::first().limit(limit);
+                let answer = context.search_messages(scope, &text, page).await;
+                let expected = model.search_of_group(step.group, &text, limit);
+                (sorted(rows(answer)), sorted(Ok(expected)))
+            }
+            Call::Create(title, metadata) => {
+                let new = NewConversation {
+                    id,
+                    title,
+                    metadata,
+                };
+                (
+                    rows(context.create_conversation(scope, new).await),
+                    NO_OWNER,
+                )
+            }
+            Call::Update(title, metadata) => {
+                let changes = ConversationChanges { title, metadata };
+                let answer = context.update_conversation(scope, id, changes).await;
+                (rows(answer), NO_OWNER)
+            }
+            Call::Delete => (rows(context.delete_conversation(scope, id).await), NO_OWNER),
+            Call::Append(draft) => {
+                let new = draft.message(&self.messages);
+                let answer = context.append_display_message(scope, id, new).await;
+                (rows(answer), NO_OWNER)
+            }
+            Call::Clear => (
+                rows(context.clear_display_messages(scope, id).await),
+                NO_OWNER,
+            ),
+            Call::ChangeTool(call_id, status, metadata) => {
+                let answer = change_tool(context, scope, id, &call_id, status, &metadata).await;
+                (rows(answer), NO_OWNER)
+            }
+            Call::Decide(call_id, decision) => {
+                let answer = context.record_hitl_decision(scope, id, &call_id, decision);
+                (rows(answer.await), NO_OWNER)
+            }
+            Call::Resolve(call_id, text) => {
+                let answer = context.resolve_interrupted_tool_result(scope, id, &call_id, &text);
+                (rows(answer.await), NO_OWNER)
+            }
+            Call::Save(text, _) => {
+                let state = state(&text);
+                let answer = context
+                    .save_agent_state(scope, id, &state, Expect::Any)
+                    .await;
+                (rows(answer.map(drop)), NO_OWNER)
+            }
+            Call::Housekeep | Call::Join | Call::Leave => unreachable!("{step:?} has no scope"),
         }
     }
 
@@ -478,6 +637,40 @@ impl World {
                 );
             }
         }
+        if let Some(group) = number.checked_rem(GROUPS) {
+            let id = self.ids[number / GROUPS % CONVERSATIONS];
+            self.compare_group(model, group, id).await;
+        }
+    }
+
+    /// A group sees of a conversation what its owner sees, if that is a member, and nothing else.
+    async fn compare_group(&self, model: &Model, number: usize, id: Uuid) {
+        let (caller, order) = (group(number), ConversationOrder::UpdatedDesc);
+        let list = ListConversations::new().order_by(order);
+        let list = self.context.list_conversations(&caller, list).await;
+        let expected = model.list_of_group(number, order, u32::MAX, None);
+        assert_eq!(sorted(rows(list)), sorted(Ok(expected)), "group {number}");
+        let expected = match model.first_owner(number, id) {
+            Some(owner) => self.seen(&scope(owner), id).await,
+            None => ["Err(NotFound)"; 6].map(str::to_owned),
+        };
+        assert_eq!(self.seen(&caller, id).await, expected, "group {number}");
+    }
+
+    /// Everything that there is to see of a conversation.
+    async fn seen(&self, scope: &impl OwnerScope, id: Uuid) -> [String; 6] {
+        let (context, page) = (&self.context, MessagePage::last());
+        let unreadable = context.list_unreadable(scope, id).await;
+        let epoch = unreadable.as_ref().ok().and_then(|states| states.first());
+        let epoch = epoch.map_or(0, |state| state.epoch);
+        [
+            format!("{:?}", context.get_conversation(scope, id).await),
+            format!("{:?}", context.load_display_messages(scope, id, page).await),
+            format!("{:?}", context.load_agent_state(scope, id).await),
+            format!("{:?}", context.load_todos(scope, id).await),
+            format!("{unreadable:?}"),
+            format!("{:?}", context.load_unreadable(scope, id, epoch).await),
+        ]
     }
 }
 
@@ -537,16 +730,78 @@ impl Model {
     }
 
     fn search(&self, owner: usize, text: &str, limit: u32) -> Value {
+        let mut found = self.matches(owner, text);
+        found.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+        let rows = found.into_iter().map(|(_, row)| row);
+        rows.take(limit as usize).collect()
+    }
+
+    /// What of an owner's contains a text, each with its place.
+    fn matches(&self, owner: usize, text: &str) -> Vec<(Place, Value)> {
         let text = fold(&clean(text));
         let items = self
             .of(owner)
             .flat_map(|(id, talk)| talk.items.iter().map(move |item| (id, item)));
-        let mut found: Vec<_> = items
-            .filter(|(_, item)| fold(&item.content).contains(&text))
+        let found = items.filter(|(_, item)| fold(&item.content).contains(&text));
+        let place = |id: Uuid, item: &Entry| (item.inserted_at, id, item.sequence);
+        found
+            .map(|(id, item)| (place(id, item), item.row(owner, id)))
+            .collect()
+    }
+
+    fn members(&self, group: usize) -> impl Iterator<Item = usize> {
+        let of_group = self.members.iter().filter(move |(of, _)| *of == group);
+        of_group.map(|(_, owner)| *owner)
+    }
+
+    /// Of the members who have a conversation with this id, the one who created it first.
+    fn first_owner(&self, group: usize, id: Uuid) -> Option<usize> {
+        let inserted_at = |owner| Some(self.talks.get(&(owner, id))?.inserted_at);
+        let owners = self
+            .members(group)
+            .filter_map(|owner| Some((inserted_at(owner)?, owner)));
+        owners.min().map(|(_, owner)| owner)
+    }
+
+    fn list_of_group(
+        &self,
+        group: usize,
+        order: ConversationOrder,
+        limit: u32,
+        after: Option<ConversationCursor>,
+    ) -> Value {
+        let by_update = matches!(
+            order,
+            ConversationOrder::UpdatedDesc | ConversationOrder::UpdatedAsc
+        );
+        let place = |row: &Value| {
+            let updated_at = Some(row["updated_at"].clone()).filter(|_| by_update);
+            (updated_at.map(|at| at.to_string()), row["id"].to_string())
+        };
+        let lists = self
+            .members(group)
+            .map(|owner| self.list(owner, order, u32::MAX, after));
+        let mut rows: Vec<Value> = lists
+            .flat_map(|list| list.as_array().unwrap().clone())
             .collect();
-        found.sort_by_key(|(id, item)| (item.inserted_at, *id, item.sequence));
-        let rows = found.iter().rev().map(|(id, item)| item.row(owner, *id));
-        rows.take(limit as usize).collect()
+        rows.sort_by_key(place);
+        if matches!(
+            order,
+            ConversationOrder::UpdatedDesc | ConversationOrder::CreatedDesc
+        ) {
+            rows.reverse();
+        }
+        page_with_ties(rows, limit, place).into()
+    }
+
+    fn search_of_group(&self, group: usize, text: &str, limit: u32) -> Value {
+        let mut found: Vec<_> = self
+            .members(group)
+            .flat_map(|owner| self.matches(owner, text))
+            .collect();
+        found.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+        let page = page_with_ties(found, limit, |(place, _)| *place);
+        page.into_iter().map(|(_, row)| row).collect()
     }
 
     fn of(&self, owner: usize) -> impl Iterator<Item = (Uuid, &Talk)> {
@@ -662,27 +917,27 @@ impl Draft {
 
 async fn change_tool(
     context: &Context,
-    owner: usize,
+    scope: &impl OwnerScope,
     id: Uuid,
     call_id: &str,
     status: ToolStatus,
     metadata: &Map<String, Value>,
 ) -> Result<DisplayMessage, Error> {
-    let (scope, metadata) = (scope(owner), metadata.clone());
+    let metadata = metadata.clone();
     match status {
-        ToolStatus::Executing => context.mark_tool_executing(&scope, id, call_id).await,
+        ToolStatus::Executing => context.mark_tool_executing(scope, id, call_id).await,
         ToolStatus::Completed => {
             context
-                .complete_tool_call(&scope, id, call_id, metadata)
+                .complete_tool_call(scope, id, call_id, metadata)
                 .await
         }
-        ToolStatus::Failed => context.fail_tool_call(&scope, id, call_id, metadata).await,
+        ToolStatus::Failed => context.fail_tool_call(scope, id, call_id, metadata).await,
         ToolStatus::Interrupted => {
             context
-                .interrupt_tool_call(&scope, id, call_id, metadata)
+                .interrupt_tool_call(scope, id, call_id, metadata)
                 .await
         }
-        ToolStatus::Cancelled => context.cancel_tool_call(&scope, id, call_id).await,
+        ToolStatus::Cancelled => context.cancel_tool_call(scope, id, call_id).await,
         ToolStatus::Pending => unreachable!("no call makes a tool call pending"),
     }
 }
@@ -702,6 +957,7 @@ fn rows<T: serde::Serialize>(answer: Result<T, Error>) -> Answer {
         Ok(rows) => Ok(serde_json::to_value(rows).unwrap()),
         Err(Error::NotFound) => NOT_FOUND,
         Err(Error::Invalid(_)) => INVALID,
+        Err(Error::NoOwner) => NO_OWNER,
         Err(error) => panic!("{error}"),
     }
 }
@@ -717,4 +973,47 @@ fn clean_map(map: &Map<String, Value>) -> Map<String, Value> {
 
 fn fold(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
+}
+
+/// A page is not cut between conversations of several owners with the same id.
+fn page_with_ties<T, K: PartialEq>(mut all: Vec<T>, limit: u32, place: impl Fn(&T) -> K) -> Vec<T> {
+    let limit = limit as usize;
+    let Some(last) = limit
+        .checked_sub(1)
+        .and_then(|last| all.get(last))
+        .map(&place)
+    else {
+        all.truncate(limit);
+        return all;
+    };
+    let ties = all[limit..].iter().take_while(|row| place(row) == last);
+    let length = limit + ties.count();
+    all.truncate(length);
+    all
+}
+
+/// The rows of a page in one order: which of several owners comes first is not defined. That the
+/// rows are in order is seen by their times and ids.
+fn sorted(answer: Answer) -> Answer {
+    let mut rows: Vec<Value> = serde_json::from_value(answer?).unwrap();
+    let same = |one: &Value, other: &Value| {
+        let keys = [
+            "id",
+            "updated_at",
+            "conversation_id",
+            "sequence",
+            "inserted_at",
+        ];
+        keys.iter().all(|key| one[key] == other[key])
+    };
+    for run in rows.chunk_by_mut(same) {
+        run.sort_by_key(Value::to_string);
+    }
+    Ok(rows.into())
+}
+
+fn state(text: &str) -> State {
+    let mut state = State::new();
+    state.add_message(Message::user(text));
+    state
 }

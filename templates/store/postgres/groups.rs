@@ -1,0 +1,278 @@
+{%- if let (Some(group), Some(owner)) = (group, owner) -%}
+//! The statements that read for a group, which is their last parameter. `group_member` is an owner
+//! who is in it.
+//!
+//! Several members may have a conversation with the same id, if one of them got a copy. A statement
+//! for one conversation reads the one that was created first. A page with one of them has all of
+//! them, also if it gets longer than its limit: the next page starts behind that id.
+//!
+//! `LIMIT 1` in a join makes the server look up one membership, instead of all of the group.
+
+use super::super::{ConversationOrder, MessagePosition};
+use super::rows::{conversation_columns, display_message_columns};
+
+/// The statement for a page of conversations.
+///
+/// A page can have conversations only of the members whose first ones come first, and of each no
+/// more than fit on it.
+pub(super) fn list(order: ConversationOrder) -> &'static str {
+    match order {
+        ConversationOrder::UpdatedDesc => UPDATED_DESC,
+        ConversationOrder::UpdatedAsc => UPDATED_ASC,
+        ConversationOrder::CreatedDesc => CREATED_DESC,
+        ConversationOrder::CreatedAsc => CREATED_ASC,
+    }
+}
+
+/// The statement for a page of display messages.
+pub(super) fn messages(from: MessagePosition) -> &'static str {
+    match from {
+        MessagePosition::First | MessagePosition::After(_) => FORWARD,
+        MessagePosition::Last | MessagePosition::Before(_) => BACKWARD,
+    }
+}
+
+pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!(), r#"
+    FROM {{ conversations }} AS c
+    CROSS JOIN LATERAL (
+        SELECT FROM {{ group.table }} AS g
+        WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+    ) AS g
+    WHERE c.id = $1::uuid
+    ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#);
+
+const UPDATED_DESC: &str = concat!(r#"
+    WITH first AS (
+        SELECT g.group_member
+        FROM (
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+        ) AS g
+        CROSS JOIN LATERAL (
+            SELECT c.updated_at, c.id FROM {{ conversations }} AS c
+            WHERE c.{{ owner }} = g.group_member AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at DESC, c.id DESC LIMIT 1
+        ) AS c
+        ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
+    )
+    SELECT "#, conversation_columns!(), r#"
+    FROM first AS f
+    CROSS JOIN LATERAL (
+        SELECT "#, conversation_columns!(), r#"
+        FROM {{ conversations }} AS c
+        WHERE c.{{ owner }} = f.group_member AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+        ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint
+    ) AS c
+    ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
+
+const UPDATED_ASC: &str = concat!(r#"
+    WITH first AS (
+        SELECT g.group_member
+        FROM (
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+        ) AS g
+        CROSS JOIN LATERAL (
+            SELECT c.updated_at, c.id FROM {{ conversations }} AS c
+            WHERE c.{{ owner }} = g.group_member AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at, c.id LIMIT 1
+        ) AS c
+        ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
+    )
+    SELECT "#, conversation_columns!(), r#"
+    FROM first AS f
+    CROSS JOIN LATERAL (
+        SELECT "#, conversation_columns!(), r#"
+        FROM {{ conversations }} AS c
+        WHERE c.{{ owner }} = f.group_member AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+        ORDER BY c.updated_at, c.id LIMIT $1::bigint
+    ) AS c
+    ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
+
+const CREATED_DESC: &str = concat!(r#"
+    WITH first AS (
+        SELECT g.group_member
+        FROM (
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+        ) AS g
+        CROSS JOIN LATERAL (
+            SELECT c.id FROM {{ conversations }} AS c
+            WHERE c.{{ owner }} = g.group_member AND c.id < $2::uuid
+            ORDER BY c.id DESC LIMIT 1
+        ) AS c
+        ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
+    )
+    SELECT "#, conversation_columns!(), r#"
+    FROM first AS f
+    CROSS JOIN LATERAL (
+        SELECT "#, conversation_columns!(), r#"
+        FROM {{ conversations }} AS c
+        WHERE c.{{ owner }} = f.group_member AND c.id < $2::uuid
+        ORDER BY c.id DESC LIMIT $1::bigint
+    ) AS c
+    ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
+
+const CREATED_ASC: &str = concat!(r#"
+    WITH first AS (
+        SELECT g.group_member
+        FROM (
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+        ) AS g
+        CROSS JOIN LATERAL (
+            SELECT c.id FROM {{ conversations }} AS c
+            WHERE c.{{ owner }} = g.group_member AND c.id > $2::uuid
+            ORDER BY c.id LIMIT 1
+        ) AS c
+        ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
+    )
+    SELECT "#, conversation_columns!(), r#"
+    FROM first AS f
+    CROSS JOIN LATERAL (
+        SELECT "#, conversation_columns!(), r#"
+        FROM {{ conversations }} AS c
+        WHERE c.{{ owner }} = f.group_member AND c.id > $2::uuid
+        ORDER BY c.id LIMIT $1::bigint
+    ) AS c
+    ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
+
+const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
+    FROM (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AS o
+    LEFT JOIN LATERAL (
+        SELECT "#, display_message_columns!(), r#"
+        FROM {{ display_messages }} AS m
+        WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.sequence > $2::bigint
+        ORDER BY m.sequence LIMIT $3::bigint
+    ) AS m ON TRUE
+    ORDER BY m.sequence"#);
+
+const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
+    FROM (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AS o
+    LEFT JOIN LATERAL (
+        SELECT "#, display_message_columns!(), r#"
+        FROM {{ display_messages }} AS m
+        WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.sequence < $2::bigint
+        ORDER BY m.sequence DESC LIMIT $3::bigint
+    ) AS m ON TRUE
+    ORDER BY m.sequence"#);
+
+pub(super) const SEARCH: &str = concat!("SELECT ", display_message_columns!(), r#"
+    FROM (
+        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $7
+    ) AS g
+    CROSS JOIN LATERAL (
+        SELECT "#, display_message_columns!(), r#"
+        FROM {{ display_messages }} AS m
+        WHERE m.{{ owner }} = g.group_member AND m.content COLLATE "C" ILIKE $1::text ESCAPE '\'
+          AND m.content ~ $2::text
+          AND (m.inserted_at, m.conversation_id, m.sequence)
+              < ($4::timestamptz, $5::uuid, $6::bigint)
+        ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3::bigint
+    ) AS m
+    ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC
+    FETCH FIRST ($3::bigint) ROWS WITH TIES"#);
+
+pub(super) const AGENT_STATE: &str = r#"
+    WITH conversation AS (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    )
+    SELECT s.revision, s.write_id, NULL::integer AS position, NULL::uuid AS message_id, s.data
+    FROM conversation AS o
+    LEFT JOIN {{ agent_states }} AS s
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid
+    UNION ALL
+    SELECT NULL::bigint, NULL::uuid, m.position, m.message_id, m.data
+    FROM conversation AS o
+    JOIN {{ agent_states }} AS s
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid
+    JOIN {{ agent_messages }} AS m
+        ON m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.epoch = s.epoch"#;
+
+pub(super) const HEADER: &str = r#"
+    SELECT s.data
+    FROM (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AS o
+    LEFT JOIN {{ agent_states }} AS s
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid"#;
+
+pub(super) const UNREADABLE_STATES: &str = r#"
+    WITH conversation AS (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    )
+    SELECT u.epoch, u.set_aside_at
+    FROM conversation AS o
+    LEFT JOIN (
+        SELECT u.epoch, u.set_aside_at FROM {{ unreadable_states }} AS u
+        WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+          AND u.conversation_id = $1::uuid
+        UNION ALL
+        SELECT -1, NULL::timestamptz FROM {{ agent_states }} AS s
+        WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+          AND s.conversation_id = $1::uuid AND s.unreadable_data IS NOT NULL
+    ) AS u ON TRUE"#;
+
+pub(super) const UNREADABLE_DATA: &str = r#"
+    WITH conversation AS (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $3 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    )
+    SELECT NULL::integer AS position, NULL::uuid AS message_id, u.data
+    FROM {{ unreadable_states }} AS u
+    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND u.conversation_id = $1::uuid AND u.epoch = $2::bigint
+    UNION ALL
+    SELECT NULL::integer, NULL::uuid, s.unreadable_data
+    FROM {{ agent_states }} AS s
+    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND s.conversation_id = $1::uuid
+      AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
+    UNION ALL
+    SELECT m.position, m.message_id, m.data
+    FROM {{ unreadable_states }} AS u
+    JOIN {{ agent_messages }} AS m
+        ON m.{{ owner }} = u.{{ owner }} AND m.conversation_id = $1::uuid AND m.epoch = u.epoch
+    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND u.conversation_id = $1::uuid AND u.epoch = $2::bigint"#;
+{%- endif %}

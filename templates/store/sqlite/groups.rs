@@ -1,0 +1,272 @@
+{%- if let (Some(group), Some(owner)) = (group, owner) -%}
+//! The statements that read for a group, which is their last parameter. `group_member` is an owner
+//! who is in it.
+//!
+//! Several members may have a conversation with the same id, if one of them got a copy. A statement
+//! for one conversation reads the one that was created first. A page with one of them has all of
+//! them, also if it gets longer than its limit: the next page starts behind that id.
+
+use super::super::{ConversationOrder, MessagePosition};
+use super::rows::{conversation_columns, display_message_columns};
+
+/// The statement for a page of conversations.
+///
+/// A page can have conversations only of the members whose first ones come first, and of each no
+/// more than fit on it.
+pub(super) fn list(order: ConversationOrder) -> &'static str {
+    match order {
+        ConversationOrder::UpdatedDesc => UPDATED_DESC,
+        ConversationOrder::UpdatedAsc => UPDATED_ASC,
+        ConversationOrder::CreatedDesc => CREATED_DESC,
+        ConversationOrder::CreatedAsc => CREATED_ASC,
+    }
+}
+
+/// The statement for a page of display messages.
+pub(super) fn messages(from: MessagePosition) -> &'static str {
+    match from {
+        MessagePosition::First | MessagePosition::After(_) => FORWARD,
+        MessagePosition::Last | MessagePosition::Before(_) => BACKWARD,
+    }
+}
+
+pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!(), r#"
+    FROM {{ conversations }} AS c
+    WHERE c.id = $1 AND EXISTS (
+        SELECT 1 FROM {{ group.table }} AS g
+        WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
+    )
+    ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#);
+
+const UPDATED_DESC: &str = concat!(r#"
+    WITH first AS (
+        SELECT g.group_member, rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
+        FROM (
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+        ) AS g
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = g.group_member AND c.id = (
+            SELECT d.id FROM {{ conversations }} AS d
+            WHERE d.{{ owner }} = g.group_member AND (d.updated_at, d.id) < ($2, $3)
+            ORDER BY d.updated_at DESC, d.id DESC LIMIT 1
+        )
+    ), page AS (
+        SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
+        FROM first AS f
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+            SELECT d.id FROM {{ conversations }} AS d
+            WHERE d.{{ owner }} = f.group_member AND (d.updated_at, d.id) < ($2, $3)
+            ORDER BY d.updated_at DESC, d.id DESC LIMIT $1
+        )
+        WHERE f.group_rank <= $1
+    )
+    SELECT "#, conversation_columns!(), r#"
+    FROM page AS p WHERE p.group_rank <= $1
+    ORDER BY p.updated_at DESC, p.id DESC"#);
+
+const UPDATED_ASC: &str = concat!(r#"
+    WITH first AS (
+        SELECT g.group_member, rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
+        FROM (
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+        ) AS g
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = g.group_member AND c.id = (
+            SELECT d.id FROM {{ conversations }} AS d
+            WHERE d.{{ owner }} = g.group_member AND (d.updated_at, d.id) > ($2, $3)
+            ORDER BY d.updated_at, d.id LIMIT 1
+        )
+    ), page AS (
+        SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
+        FROM first AS f
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+            SELECT d.id FROM {{ conversations }} AS d
+            WHERE d.{{ owner }} = f.group_member AND (d.updated_at, d.id) > ($2, $3)
+            ORDER BY d.updated_at, d.id LIMIT $1
+        )
+        WHERE f.group_rank <= $1
+    )
+    SELECT "#, conversation_columns!(), r#"
+    FROM page AS p WHERE p.group_rank <= $1
+    ORDER BY p.updated_at, p.id"#);
+
+const CREATED_DESC: &str = concat!(r#"
+    WITH first AS (
+        SELECT g.group_member, rank() OVER (ORDER BY c.id DESC) AS group_rank
+        FROM (
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+        ) AS g
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = g.group_member AND c.id = (
+            SELECT d.id FROM {{ conversations }} AS d
+            WHERE d.{{ owner }} = g.group_member AND d.id < $2
+            ORDER BY d.id DESC LIMIT 1
+        )
+    ), page AS (
+        SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.id DESC) AS group_rank
+        FROM first AS f
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+            SELECT d.id FROM {{ conversations }} AS d
+            WHERE d.{{ owner }} = f.group_member AND d.id < $2
+            ORDER BY d.id DESC LIMIT $1
+        )
+        WHERE f.group_rank <= $1
+    )
+    SELECT "#, conversation_columns!(), r#"
+    FROM page AS p WHERE p.group_rank <= $1
+    ORDER BY p.id DESC"#);
+
+const CREATED_ASC: &str = concat!(r#"
+    WITH first AS (
+        SELECT g.group_member, rank() OVER (ORDER BY c.id) AS group_rank
+        FROM (
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+        ) AS g
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = g.group_member AND c.id = (
+            SELECT d.id FROM {{ conversations }} AS d
+            WHERE d.{{ owner }} = g.group_member AND d.id > $2
+            ORDER BY d.id LIMIT 1
+        )
+    ), page AS (
+        SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.id) AS group_rank
+        FROM first AS f
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+            SELECT d.id FROM {{ conversations }} AS d
+            WHERE d.{{ owner }} = f.group_member AND d.id > $2
+            ORDER BY d.id LIMIT $1
+        )
+        WHERE f.group_rank <= $1
+    )
+    SELECT "#, conversation_columns!(), r#"
+    FROM page AS p WHERE p.group_rank <= $1
+    ORDER BY p.id"#);
+
+const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
+    FROM {{ display_messages }} AS m
+    WHERE m.{{ owner }} = (
+        SELECT c.{{ owner }} FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AND m.conversation_id = $1 AND m.sequence > $2
+    ORDER BY m.sequence LIMIT $3"#);
+
+const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
+    FROM {{ display_messages }} AS m
+    WHERE m.{{ owner }} = (
+        SELECT c.{{ owner }} FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AND m.conversation_id = $1 AND m.sequence < $2
+    ORDER BY m.sequence DESC LIMIT $3"#);
+
+/// The keys of what matches are sorted, and only the page is read as a whole.
+pub(super) const SEARCH: &str = concat!(r#"
+    WITH found AS (
+        SELECT g.group_member, m.conversation_id AS found_id, m.sequence AS found_sequence,
+               rank() OVER (ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC)
+                   AS group_rank
+        FROM (
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $7
+        ) AS g
+        CROSS JOIN {{ display_messages }} AS m ON m.{{ owner }} = g.group_member
+        WHERE m.content LIKE $1 ESCAPE '\' AND m.content GLOB $2
+          AND (m.inserted_at, m.conversation_id, m.sequence) < ($4, $5, $6)
+    )
+    SELECT "#, display_message_columns!(), r#"
+    FROM found AS f
+    CROSS JOIN {{ display_messages }} AS m
+        ON m.{{ owner }} = f.group_member AND m.conversation_id = f.found_id
+       AND m.sequence = f.found_sequence
+    WHERE f.group_rank <= $3
+    ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC"#);
+
+pub(super) const AGENT_STATE: &str = r#"
+    WITH conversation AS (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    )
+    SELECT s.revision, s.write_id, NULL AS position, NULL AS message_id, s.data
+    FROM conversation AS o
+    LEFT JOIN {{ agent_states }} AS s
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1
+    UNION ALL
+    SELECT NULL, NULL, m.position, m.message_id, m.data
+    FROM conversation AS o
+    CROSS JOIN {{ agent_states }} AS s
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1
+    CROSS JOIN {{ agent_messages }} AS m
+        ON m.{{ owner }} = o.group_member AND m.conversation_id = $1 AND m.epoch = s.epoch"#;
+
+pub(super) const HEADER: &str = r#"
+    SELECT s.data
+    FROM (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AS o
+    LEFT JOIN {{ agent_states }} AS s
+        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1"#;
+
+pub(super) const UNREADABLE_STATES: &str = r#"
+    WITH conversation AS (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    )
+    SELECT u.epoch, u.set_aside_at
+    FROM conversation AS o
+    LEFT JOIN (
+        SELECT u.epoch, u.set_aside_at FROM {{ unreadable_states }} AS u
+        WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+          AND u.conversation_id = $1
+        UNION ALL
+        SELECT -1, NULL FROM {{ agent_states }} AS s
+        WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+          AND s.conversation_id = $1 AND s.unreadable_data IS NOT NULL
+    ) AS u ON TRUE"#;
+
+pub(super) const UNREADABLE_DATA: &str = r#"
+    WITH conversation AS (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $3 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    )
+    SELECT NULL AS position, NULL AS message_id, u.data
+    FROM {{ unreadable_states }} AS u
+    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND u.conversation_id = $1 AND u.epoch = $2
+    UNION ALL
+    SELECT NULL, NULL, s.unreadable_data
+    FROM {{ agent_states }} AS s
+    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND s.conversation_id = $1
+      AND s.unreadable_data IS NOT NULL AND $2 = -1
+    UNION ALL
+    SELECT m.position, m.message_id, m.data
+    FROM {{ unreadable_states }} AS u
+    CROSS JOIN {{ agent_messages }} AS m
+        ON m.{{ owner }} = u.{{ owner }} AND m.conversation_id = $1 AND m.epoch = u.epoch
+    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND u.conversation_id = $1 AND u.epoch = $2"#;
+{%- endif %}
