@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use sqlx::{FromRow, Row as _};
 use uuid::Uuid;
 
-use super::super::states::{SaveOutcome, UnreadableData, UnreadableMessage, UnreadableState};
+use super::super::states::{UnreadableData, UnreadableMessage, UnreadableState};
 use super::super::{Error, Owner, Result};
 use super::conversations::touch;
 use super::{Store, retry, timestamp};
@@ -29,10 +29,10 @@ impl Store {
         &self,
         owner: &Owner,
         conversation_id: Uuid,
-        rows: &Rows,
+        state: &State,
         expect: Expect,
         write_id: Uuid,
-    ) -> Result<SaveOutcome> {
+    ) -> Result<Revision> {
         const CURRENT: &str = r#"
             SELECT s.revision, s.write_id FROM {{ agent_states }} AS s
             WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1"#;
@@ -54,9 +54,12 @@ impl Store {
             };
             let stored = current.map(|current| current.write_id);
             if stored == Some(write_id) && expected == revision - 1 {
-                // A repeat: it was stored, and only the result was lost.
-                return Ok(SaveOutcome::Repeated(Revision(revision)));
+                // A repeat: it was stored, and only the result was lost. The state may have changed
+                // since, so it is not remembered.
+                return Ok(Revision(revision));
             }
+            // Only now: saves that wait for their turn do not hold the text of their states.
+            let rows = state.to_rows(conversation_id, expect)?;
             // A save that leaves out rows fits only the save that wrote them.
             if expected != revision || rows.base.is_some_and(|base| stored != Some(base)) {
                 let current = Revision(revision);
@@ -76,9 +79,15 @@ impl Store {
             if set_aside {
                 let _ = move_aside(&mut tx, owner, conversation_id).await?;
             }
-            let revision = save(&mut tx, owner, conversation_id, rows, write_id).await?;
+            let revision = save(&mut tx, owner, conversation_id, &rows, write_id).await?;
             tx.commit().await?;
-            Ok(SaveOutcome::Written(revision))
+            let point = SavePoint {
+                conversation_id,
+                revision,
+                write_id,
+            };
+            state.remember(&rows, point);
+            Ok(revision)
         })
         .await
     }
