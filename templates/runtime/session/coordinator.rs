@@ -88,7 +88,7 @@ impl<P: SessionPersistence> Coordinator<P> {
         let owner = storage.owner(&scope)?;
         let slot = registry.reserve(owner.clone(), conversation_id)?;
         let start = async {
-            let _start = slot.lock_start().await;
+            let mut start = slot.lock_start().await?;
             if let Some(running) = slot.session() {
                 if let Some(handle) = AgentSession::open(&running) {
                     return Ok(handle);
@@ -97,14 +97,14 @@ impl<P: SessionPersistence> Coordinator<P> {
                 drop(running.shutdown().await);
             }
             let context = LoadContext::new(conversation_id);
-            let loaded = State::load_or_new(storage, &scope, &context, fresh).await?;
+            let loaded = State::load_or_new(storage, &scope, &context, fresh).await;
+            let loaded = loaded.map_err(|error| start.insert(error.into()).clone())?;
             let session = Session::new(registry, scope, owner, context, loaded);
             slot.put(&session)?;
             session.spawn();
             Ok(AgentSession::new(session))
         };
-        // The time in which other callers try to start the session counts too: if the storage does
-        // not reply, those who wait for each other give up together.
+        // The time in which another caller tries to start the session counts too.
         let start = tokio::time::timeout(registry.options.call_timeout, start);
         start.await.unwrap_or(Err(SessionError::TimedOut))
     }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::super::persistence::SessionPersistence;
 use super::options::Phase;
 use super::task::Session;
-use super::{LastError, SessionError, SessionOptions, Stats};
+use super::{AgentPersistence, LastError, SessionError, SessionOptions, Stats};
 
 /// What the sessions of a coordinator share.
 pub(super) struct Registry<P: SessionPersistence> {
@@ -37,8 +37,9 @@ struct Slots<P: SessionPersistence> {
 
 /// The session of a conversation, or the place where one is about to start.
 struct Slot<P: SessionPersistence> {
-    /// Held while a session is started, so that all other callers find it running.
-    start: tokio::sync::Mutex<()>,
+    /// Held while a session is started, so that all other callers find it running, or why it could
+    /// not be started.
+    start: tokio::sync::Mutex<Option<SessionError<P::Error>>>,
     session: Mutex<Option<Arc<Session<P>>>>,
 }
 
@@ -83,7 +84,7 @@ impl<P: SessionPersistence> Registry<P> {
         let slot = slots.by_conversation.entry(key.clone());
         let slot = Arc::clone(slot.or_insert_with(|| {
             Arc::new(Slot {
-                start: tokio::sync::Mutex::default(),
+                start: tokio::sync::Mutex::new(None),
                 session: Mutex::new(None),
             })
         }));
@@ -226,15 +227,27 @@ pub(super) struct Reservation<P: SessionPersistence> {
     release: Release<P>,
 }
 
+type Start<'a, P> =
+    tokio::sync::MutexGuard<'a, Option<SessionError<<P as AgentPersistence>::Error>>>;
+
 struct Release<P: SessionPersistence> {
     registry: Arc<Registry<P>>,
     key: (P::Owner, Uuid),
 }
 
 impl<P: SessionPersistence> Reservation<P> {
-    /// Waits until no other caller starts a session here.
-    pub async fn lock_start(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.slot.start.lock().await
+    /// Waits until no other caller starts a session here. Fails if one did, and could not. The guard
+    /// takes the error for those who wait.
+    pub async fn lock_start(&self) -> Result<Start<'_, P>, SessionError<P::Error>> {
+        if let Ok(mut start) = self.slot.start.try_lock() {
+            *start = None;
+            return Ok(start);
+        }
+        let start = self.slot.start.lock().await;
+        match &*start {
+            Some(error) => Err(error.clone()),
+            None => Ok(start),
+        }
     }
 
     pub fn session(&self) -> Option<Arc<Session<P>>> {
