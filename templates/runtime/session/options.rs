@@ -22,9 +22,9 @@ pub struct SessionOptions {
     /// A call of the storage that takes longer is a transient failure. So is a save that waits for
     /// its turn while no session could save for this long.
     pub call_timeout: Duration,
-    /// How many sessions save at the same time; the others wait for their turn, and go on to store
-    /// display messages. So a thousand sessions that save at once need little memory and few
-    /// connections, and other calls do not wait behind all of them. At least 1.
+    /// How many sessions save at the same time, at least 1. The others wait for their turn, and still
+    /// store display messages. So a thousand sessions that have to save need little memory and few
+    /// connections, and other calls do not wait for all of them.
     pub max_concurrent_saves: usize,
     /// How many events a subscriber may lag behind before it misses the oldest.
     pub event_capacity: usize,
@@ -60,8 +60,8 @@ impl SessionOptions {
 /// When a session saves the agent state. A state that has not changed is never saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutoSave {
-    /// The longest time that a change waits to be saved. `None` turns this off. A session saves at
-    /// most once in it, at a time of its own, so that the saves of many sessions are spread.
+    /// The longest time that a change waits to be saved. `None` turns this off. Every session has a
+    /// time of its own in the interval, so that the saves of many sessions are spread over it.
     pub interval: Option<Duration>,
     /// When the agent is done, was stopped, or failed.
     pub on_idle: bool,

@@ -101,7 +101,7 @@ impl PendingWrite {
 pub(super) enum Step {
     /// Wait until this time, or until it is woken.
     Wait(Option<Instant>),
-    /// Wait for the turn to save, and store something else before, or wait no longer than this.
+    /// Wait for the turn to save. Before it, write this, or wait until this time, or until woken.
     Queue(Option<Arc<PendingWrite>>, Option<Instant>),
     Write(Arc<PendingWrite>),
     Save(Save),

@@ -29,19 +29,14 @@ async fn a_call_beside_sessions_that_all_save_waits_for_a_few_of_them() {
     }
     let scope = scope();
     let saves = || usize::try_from(talk.coordinator.stats().saves).unwrap();
-    let mut waited = Vec::new();
+    let mut appends = 0;
     while saves() < SESSIONS {
-        let before = saves();
         let new = NewDisplayMessage::text(Role::User, "hello");
         let append = talk.layer.append_display_message(&scope, talk.id, new);
         append.await.unwrap();
-        waited.push(saves() - before);
+        appends += 1;
     }
-    // A few, and what is saved while this test itself has to wait for its processor.
-    assert!(
-        waited.iter().all(|saves| *saves < SESSIONS / 4),
-        "{waited:?}"
-    );
+    assert!(appends > SESSIONS / 20, "{appends}");
     assert!(talk.record.most_saves_at_once() <= options.max_concurrent_saves);
     let report = talk.coordinator.shutdown(Duration::MAX).await;
     assert_eq!((report.saved, saves()), (SESSIONS, SESSIONS));
