@@ -19,7 +19,8 @@ const SESSIONS: usize = 1000;
 const CHANGES: u32 = 1000;
 const INTERVAL: Duration = Duration::from_secs(2);
 const INTERVALS: u32 = 5;
-/// The bytes of a large state.
+/// Sessions with large states, and the bytes of one.
+const HERD: usize = 3000;
 const SIZE: usize = 100_000;
 
 pub async fn thousand(place: &Place) {
@@ -28,7 +29,7 @@ pub async fn thousand(place: &Place) {
     // Each saved twice: the pool has its connections, and their caches are full.
     for _ in 0..2 {
         let coordinator = Coordinator::new(layer.clone());
-        let sessions = start(&coordinator).await;
+        let sessions = start(&coordinator, SESSIONS).await;
         sessions.iter().for_each(say);
         assert!(coordinator.shutdown(Duration::MAX).await.unsaved.is_empty());
     }
@@ -43,7 +44,7 @@ pub async fn thousand(place: &Place) {
     let bare = allocated() - before;
     let coordinator = Coordinator::new(layer.clone());
     let before = allocated();
-    let sessions = start(&coordinator).await;
+    let sessions = start(&coordinator, SESSIONS).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let kept = allocated() - before;
     let each = |bytes: isize| format!("{} bytes", bytes / SESSIONS.cast_signed());
@@ -52,13 +53,13 @@ pub async fn thousand(place: &Place) {
     drop(coordinator.shutdown(Duration::MAX).await);
     drop((sessions, states));
     intervals(&layer).await;
-    herd(&layer).await;
+    herd(place).await;
     println!();
 }
 
-async fn start(coordinator: &Coordinator<Conversations>) -> Vec<AgentSession<Conversations>> {
-    let mut sessions = Vec::with_capacity(SESSIONS);
-    for n in 0..SESSIONS {
+async fn start(coordinator: &Coordinator<Conversations>, count: usize) -> Vec<AgentSession<Conversations>> {
+    let mut sessions = Vec::with_capacity(count);
+    for n in 0..count {
         sessions.push(coordinator.start(SCOPE, id(n)).await.unwrap());
     }
     sessions
@@ -92,10 +93,11 @@ fn change(sessions: &[AgentSession<Conversations>], states: &[Arc<Mutex<State>>]
 }
 
 /// All sessions save large states at the same time, and another conversation is written to.
-async fn herd(layer: &Conversations) {
+async fn herd(place: &Place) {
+    let layer = Conversations::new(place.database("herd", &[0; HERD]).await);
     let coordinator = Coordinator::new(layer.clone());
     let before = allocated();
-    let sessions = start(&coordinator).await;
+    let sessions = start(&coordinator, HERD).await;
     let text = "a sentence of a long conversation. ".repeat(SIZE / 35);
     for session in &sessions {
         session.change(|state| state.add_message(Message::user(text.clone()))).unwrap();
@@ -115,14 +117,14 @@ async fn herd(layer: &Conversations) {
         session.completed().unwrap();
     }
     let (mut most, mut beside) = (kept, Vec::new());
-    while coordinator.stats().saves < SESSIONS as u64 {
+    while coordinator.stats().saves < HERD as u64 {
         beside.push(append().await);
         most = most.max(allocated() - before);
     }
     assert!(coordinator.shutdown(Duration::MAX).await.unsaved.is_empty());
     println!();
-    header(["1,000 of 100 KB that all save", "saving", "idle", "ratio", "target"]);
-    let each = |bytes: isize| format!("{} KB", bytes / SESSIONS.cast_signed() / 1000);
+    header(["3,000 of 100 KB that all save", "saving", "idle", "ratio", "target"]);
+    let each = |bytes: isize| format!("{} KB", bytes / HERD.cast_signed() / 1000);
     row(["memory of one", &each(most), &each(kept), &format!("{:.2}", most as f64 / kept as f64), ""]);
     compared("append to another, median", median(beside.clone()), median(alone.clone()), "");
     compared("append to another, slowest", beside.into_iter().max().unwrap(), alone.into_iter().max().unwrap(), "");
@@ -134,7 +136,7 @@ async fn intervals(layer: &Conversations) {
     let options = SessionOptions { auto_save, ..SessionOptions::default() };
     let coordinator = Coordinator::with_options(layer.clone(), options);
     let mut work = JoinSet::new();
-    for session in start(&coordinator).await {
+    for session in start(&coordinator, SESSIONS).await {
         work.spawn(async move {
             let start = Instant::now();
             let mut changes = 0_u64;
