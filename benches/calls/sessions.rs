@@ -10,15 +10,18 @@ use my_app::sagents::{Message, State};
 use tokio::task::JoinSet;
 
 use crate::database::Place;
-use crate::measure::{header, median, row};
+use crate::measure::{compared, header, median, row};
 use crate::memory::allocated;
-use crate::{SCOPE, id};
+use crate::{SCOPE, id, new_conversation, new_message};
 
 const SESSIONS: usize = 1000;
 /// A change is too short to be timed alone.
 const CHANGES: u32 = 1000;
 const INTERVAL: Duration = Duration::from_secs(2);
 const INTERVALS: u32 = 5;
+/// Sessions with large states, and the bytes of one.
+const HERD: usize = 3000;
+const SIZE: usize = 100_000;
 
 pub async fn thousand(place: &Place) {
     let pool = place.database("sessions", &[0; SESSIONS]).await;
@@ -26,7 +29,7 @@ pub async fn thousand(place: &Place) {
     // Each saved twice: the pool has its connections, and their caches are full.
     for _ in 0..2 {
         let coordinator = Coordinator::new(layer.clone());
-        let sessions = start(&coordinator).await;
+        let sessions = start(&coordinator, SESSIONS).await;
         sessions.iter().for_each(say);
         assert!(coordinator.shutdown(Duration::MAX).await.unsaved.is_empty());
     }
@@ -41,20 +44,22 @@ pub async fn thousand(place: &Place) {
     let bare = allocated() - before;
     let coordinator = Coordinator::new(layer.clone());
     let before = allocated();
-    let sessions = start(&coordinator).await;
+    let sessions = start(&coordinator, SESSIONS).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let kept = allocated() - before;
     let each = |bytes: isize| format!("{} bytes", bytes / SESSIONS.cast_signed());
     row(["memory of one that is idle", &each(kept), &each(bare), &format!("{:.2}", kept as f64 / bare as f64), ""]);
     change(&sessions, &states);
     drop(coordinator.shutdown(Duration::MAX).await);
+    drop((sessions, states));
     intervals(&layer).await;
+    herd(place).await;
     println!();
 }
 
-async fn start(coordinator: &Coordinator<Conversations>) -> Vec<AgentSession<Conversations>> {
-    let mut sessions = Vec::with_capacity(SESSIONS);
-    for n in 0..SESSIONS {
+async fn start(coordinator: &Coordinator<Conversations>, count: usize) -> Vec<AgentSession<Conversations>> {
+    let mut sessions = Vec::with_capacity(count);
+    for n in 0..count {
         sessions.push(coordinator.start(SCOPE, id(n)).await.unwrap());
     }
     sessions
@@ -87,13 +92,51 @@ fn change(sessions: &[AgentSession<Conversations>], states: &[Arc<Mutex<State>>]
     row(["a change that needs no save", &nanos(ours), &nanos(bare), &ratio, ""]);
 }
 
+/// All sessions save large states at the same time, and another conversation is written to.
+async fn herd(place: &Place) {
+    let layer = Conversations::new(place.database("herd", &[0; HERD]).await);
+    let coordinator = Coordinator::new(layer.clone());
+    let before = allocated();
+    let sessions = start(&coordinator, HERD).await;
+    let text = "a sentence of a long conversation. ".repeat(SIZE / 35);
+    for session in &sessions {
+        session.change(|state| state.add_message(Message::user(text.clone()))).unwrap();
+    }
+    let other = layer.create_conversation(&SCOPE, new_conversation()).await.unwrap().id;
+    let append = async || {
+        let start = Instant::now();
+        layer.append_display_message(&SCOPE, other, new_message()).await.unwrap();
+        start.elapsed()
+    };
+    let mut alone = Vec::new();
+    for _ in 0..100 {
+        alone.push(append().await);
+    }
+    let kept = allocated() - before;
+    for session in &sessions {
+        session.completed().unwrap();
+    }
+    let (mut most, mut beside) = (kept, Vec::new());
+    while coordinator.stats().saves < HERD as u64 {
+        beside.push(append().await);
+        most = most.max(allocated() - before);
+    }
+    assert!(coordinator.shutdown(Duration::MAX).await.unsaved.is_empty());
+    println!();
+    header(["3,000 of 100 KB that all save", "saving", "idle", "ratio", "target"]);
+    let each = |bytes: isize| format!("{} KB", bytes / HERD.cast_signed() / 1000);
+    row(["memory of one", &each(most), &each(kept), &format!("{:.2}", most as f64 / kept as f64), ""]);
+    compared("append to another, median", median(beside.clone()), median(alone.clone()), "");
+    compared("append to another, slowest", beside.into_iter().max().unwrap(), alone.into_iter().max().unwrap(), "");
+}
+
 /// Every session is changed all the time; the database sees each once an interval.
 async fn intervals(layer: &Conversations) {
     let auto_save = AutoSave { interval: Some(INTERVAL), ..AutoSave::default() };
     let options = SessionOptions { auto_save, ..SessionOptions::default() };
     let coordinator = Coordinator::with_options(layer.clone(), options);
     let mut work = JoinSet::new();
-    for session in start(&coordinator).await {
+    for session in start(&coordinator, SESSIONS).await {
         work.spawn(async move {
             let start = Instant::now();
             let mut changes = 0_u64;
@@ -112,8 +155,9 @@ async fn intervals(layer: &Conversations) {
         changes += made;
         sessions.push(session);
     }
-    assert!(coordinator.shutdown(Duration::MAX).await.unsaved.is_empty());
+    // The end of a session saves once more.
     let saves = coordinator.stats().saves;
+    assert!(coordinator.shutdown(Duration::MAX).await.unsaved.is_empty());
     let expected = SESSIONS as u64 * u64::from(INTERVALS);
     let ratio = format!("{:.2}", saves as f64 / expected as f64);
     println!();

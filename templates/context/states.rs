@@ -5,9 +5,8 @@ use tracing::instrument;
 use uuid::Uuid;
 
 use super::{{ '{' }}{{ context }}, Conversation, Error, OwnerScope, Result};
-use crate::sagents::stored::SavePoint;
 use crate::sagents::{
-    AgentPersistence, Expect, LoadContext, Loaded, PersistContext, Revision, State, Todo,
+    AgentPersistence, Expect, LoadContext, Loaded, PersistContext, Revision, State, Todo, TooDeep,
 };
 {%- if let Some(import) = scope_import %}
 use {{ import }};
@@ -51,13 +50,10 @@ pub struct UnreadableMessage {
     pub data: Vec<u8>,
 }
 
-/// The result of a save.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum SaveOutcome {
-    /// It was stored.
-    Written(Revision),
-    /// An earlier call with the same id had stored it.
-    Repeated(Revision),
+impl From<TooDeep> for Error {
+    fn from(error: TooDeep) -> Self {
+        Self::Invalid(error.to_string())
+    }
 }
 
 impl {{ context }} {
@@ -97,26 +93,7 @@ impl {{ context }} {
         write_id: Uuid,
     ) -> Result<Revision> {
         let owner = scope.owner()?;
-        let rows = state
-            .to_rows(conversation_id, expect)
-            .map_err(|error| Error::Invalid(error.to_string()))?;
-        let outcome = self
-            .store
-            .save_agent_state(&owner, conversation_id, &rows, expect, write_id)
-            .await?;
-        match outcome {
-            SaveOutcome::Written(revision) => {
-                let point = SavePoint {
-                    conversation_id,
-                    revision,
-                    write_id,
-                };
-                state.remember(&rows, point);
-                Ok(revision)
-            }
-            // The state may have changed since the earlier call.
-            SaveOutcome::Repeated(revision) => Ok(revision),
-        }
+        self.store.save_agent_state(&owner, conversation_id, state, expect, write_id).await
     }
 
     /// Reads the agent state that was saved last.

@@ -6,12 +6,15 @@
 //!
 //! - A conversation has **one session** per process. A [`Coordinator`] starts or finds it, for the
 //!   owner of the conversation only.
-//! - The **agent state** is saved 30 seconds after a change, when the agent is done, was stopped,
-//!   failed or waits for a person, and when the session ends ([`AutoSave`]). All changes since the
-//!   last save are one save. A process that is killed loses the changes since its last save.
+//! - The **agent state** is saved within 30 seconds after a change, when the agent is done, was
+//!   stopped, failed or waits for a person, and when the session ends ([`AutoSave`]). All changes
+//!   since the last save are one save. A process that is killed loses the changes since its last
+//!   save. Many sessions save at different times, and only a few at once.
 //! - **Display messages** are stored at once, in order, and each once.
-//! - **Transient failures** are retried with exponential backoff. All failures are reported: by
-//!   `tracing`, to [subscribers](AgentSession::subscribe) and in the [`Stats`].
+//! - **Transient failures** are retried with exponential backoff, and soon after another session
+//!   could store something. All failures are reported: by `tracing`, to
+//!   [subscribers](AgentSession::subscribe) and in the [`Stats`]. A display message that failed
+//!   permanently is also returned by the shutdown.
 //! - If **another process** saves the same conversation, the session gets a conflict instead of
 //!   overwriting it, and reports it or reloads ([`OnConflict`]).
 //!
@@ -27,7 +30,7 @@ mod task;
 
 use super::persistence::AgentPersistence;
 
-pub use self::coordinator::{Coordinator, Shutdown, Unsaved};
+pub use self::coordinator::{Coordinator, Shutdown, Unsaved, UnsavedMessage};
 pub use self::event::{LastError, SessionError, SessionEvent, Stats};
 pub use self::handle::AgentSession;
 pub use self::options::{AutoSave, OnConflict, SessionOptions};

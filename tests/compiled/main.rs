@@ -201,6 +201,8 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("tests/histories.rs", include_str!("hosts/tests/histories.rs")),
         ("tests/killed.rs", include_str!("hosts/tests/killed.rs")),
         ("tests/migrations.rs", include_str!("hosts/tests/migrations.rs")),
+        ("tests/pressure/main.rs", include_str!("hosts/tests/pressure/main.rs")),
+        ("tests/pressure/sessions.rs", include_str!("hosts/tests/pressure/sessions.rs")),
         ("tests/rows.rs", include_str!("hosts/tests/rows.rs")),
         ("tests/source/mod.rs", include_str!("hosts/tests/source.rs")),
         ("tests/sessions/conflicts.rs", include_str!("hosts/tests/sessions/conflicts.rs")),

@@ -60,8 +60,9 @@ impl<P: SessionPersistence> Coordinator<P> {
     /// # Errors
     ///
     /// [`SessionError::Storage`] if the caller has no such conversation, a newer version wrote its
-    /// state, or the database failed. [`SessionError::TimedOut`] if the storage does not reply, or
-    /// if an earlier session is shutting down and cannot be saved. [`SessionError::Ended`] after
+    /// state, or the database failed. [`SessionError::TimedOut`] if there is no session after
+    /// [`call_timeout`](SessionOptions::call_timeout): the storage does not reply, or an earlier
+    /// session is shutting down and cannot be saved. [`SessionError::Ended`] after
     /// [`shutdown`](Self::shutdown).
     pub async fn start(
         &self,
@@ -85,25 +86,27 @@ impl<P: SessionPersistence> Coordinator<P> {
         let (registry, scope) = (&self.registry, scope.into());
         let storage = &registry.persistence;
         let owner = storage.owner(&scope)?;
-        let limit = registry.options.call_timeout;
         let slot = registry.reserve(owner.clone(), conversation_id)?;
-        let _start = slot.lock_start().await;
-        if let Some(running) = slot.session() {
-            if let Some(handle) = AgentSession::open(&running) {
-                return Ok(handle);
+        let start = async {
+            let mut start = slot.lock_start().await?;
+            if let Some(running) = slot.session() {
+                if let Some(handle) = AgentSession::open(&running) {
+                    return Ok(handle);
+                }
+                // It is shutting down, and may still be saving. Its own callers get the result.
+                drop(running.shutdown().await);
             }
-            // It is shutting down, and may still be saving. Its own callers get the result.
-            let end = tokio::time::timeout(limit, running.shutdown());
-            drop(end.await.map_err(|_| SessionError::TimedOut)?);
-        }
-        let context = LoadContext::new(conversation_id);
-        let load = State::load_or_new(storage, &scope, &context, fresh);
-        let loaded = tokio::time::timeout(limit, load);
-        let loaded = loaded.await.map_err(|_| SessionError::TimedOut)??;
-        let session = Session::new(registry, scope, owner, context, loaded);
-        slot.put(&session)?;
-        session.spawn();
-        Ok(AgentSession::new(session))
+            let context = LoadContext::new(conversation_id);
+            let loaded = State::load_or_new(storage, &scope, &context, fresh).await;
+            let loaded = loaded.map_err(|error| start.insert(error.into()).clone())?;
+            let session = Session::new(registry, scope, owner, context, loaded);
+            slot.put(&session)?;
+            session.spawn();
+            Ok(AgentSession::new(session))
+        };
+        // The time in which another caller tries to start the session counts too.
+        let start = tokio::time::timeout(registry.options.call_timeout, start);
+        start.await.unwrap_or(Err(SessionError::TimedOut))
     }
 
     /// The session of a conversation, if it is running.
@@ -129,7 +132,7 @@ impl<P: SessionPersistence> Coordinator<P> {
 
     /// Saves and ends all sessions concurrently, and starts no more. Await it before the process
     /// ends. The result contains what is not stored by the deadline; the sessions keep trying to
-    /// store it while the process lives.
+    /// store it while the process lives, unless the failure is permanent.
     pub async fn shutdown(&self, deadline: Duration) -> Shutdown<P::Owner, P::Error> {
         let until = Instant::now().checked_add(deadline);
         let running = self.registry.close();
@@ -186,8 +189,19 @@ pub struct Unsaved<O, E> {
     pub conversation_id: Uuid,
     /// The agent state, if it has unsaved changes.
     pub state: Option<Arc<State>>,
-    /// The messages whose display messages are not stored, with their ids.
-    pub messages: Vec<(Uuid, Message)>,
+    /// The messages whose display messages are not stored.
+    pub messages: Vec<UnsavedMessage<E>>,
     /// Why it is not stored.
     pub error: SessionError<E>,
+}
+
+/// A message whose display messages are not stored.
+#[derive(Debug)]
+pub struct UnsavedMessage<E> {
+    /// The id of the message.
+    pub message_id: Uuid,
+    /// The message.
+    pub message: Message,
+    /// The permanent failure, or `None` if it was to be stored later.
+    pub error: Option<SessionError<E>>,
 }

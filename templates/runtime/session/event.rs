@@ -32,7 +32,8 @@ pub enum SessionEvent<M, E> {
         message_id: Option<Uuid>,
         /// The error of the call.
         error: SessionError<E>,
-        /// The time until the retry; `None` if the failure is permanent.
+        /// The time until the retry, which is earlier if another session stores something before;
+        /// `None` if the failure is permanent.
         retry_in: Option<Duration>,
     },
     /// A state that another process saved replaced that of the session.
@@ -56,7 +57,8 @@ pub enum SessionError<E> {
     /// The storage returned an error.
     #[error(transparent)]
     Storage(Arc<E>),
-    /// The storage took longer than [`call_timeout`](super::SessionOptions::call_timeout).
+    /// The storage took longer than [`call_timeout`](super::SessionOptions::call_timeout), or no
+    /// session could save for this long.
     #[error("the storage did not reply in time")]
     TimedOut,
     /// Another process saved the agent state.
@@ -93,12 +95,14 @@ impl<E> From<E> for SessionError<E> {
 pub struct Stats {
     /// Running sessions.
     pub sessions: usize,
-    /// Running sessions with something that is not stored yet.
+    /// Running sessions with something that is not stored, refused messages included.
     pub unsaved: usize,
     /// Agent states that were stored so far.
     pub saves: u64,
     /// Messages whose display messages were stored so far.
     pub messages: u64,
+    /// Messages whose display messages could not be stored so far, with a permanent failure.
+    pub refused_messages: u64,
     /// Calls of the storage that failed so far, conflicts included.
     pub failures: u64,
     /// Saves that met a conflict so far.

@@ -230,7 +230,8 @@ impl<P: SessionPersistence> AgentSession<P> {
     /// # Errors
     ///
     /// [`SessionError::Conflict`] if another process saved the state, [`SessionError::Storage`] if
-    /// the failure is permanent. [`export_state`](Self::export_state) still returns the state.
+    /// the failure is permanent, also that of an earlier display message.
+    /// [`export_state`](Self::export_state) still returns the state.
     pub async fn shutdown(&self) -> Result<(), P> {
         let end = self.session.shutdown();
         end.await.unwrap_or(Err(SessionError::Ended))

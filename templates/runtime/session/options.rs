@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// Options for all sessions of a [`Coordinator`](super::Coordinator).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOptions {
@@ -17,8 +19,13 @@ pub struct SessionOptions {
     pub initial_backoff: Duration,
     /// The longest delay between two retries.
     pub max_backoff: Duration,
-    /// A call of the storage that takes longer is a transient failure.
+    /// A call of the storage that takes longer is a transient failure. So is a save that waits for
+    /// its turn while no session could save for this long.
     pub call_timeout: Duration,
+    /// How many sessions save at the same time, at least 1. The others wait for their turn, and still
+    /// store display messages. So a thousand sessions that have to save need little memory and few
+    /// connections, and other calls do not wait for all of them.
+    pub max_concurrent_saves: usize,
     /// How many events a subscriber may lag behind before it misses the oldest.
     pub event_capacity: usize,
 }
@@ -32,6 +39,7 @@ impl Default for SessionOptions {
             initial_backoff: Duration::from_millis(500),
             max_backoff: Duration::from_secs(30),
             call_timeout: Duration::from_secs(45),
+            max_concurrent_saves: 4,
             event_capacity: 64,
         }
     }
@@ -52,7 +60,8 @@ impl SessionOptions {
 /// When a session saves the agent state. A state that has not changed is never saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutoSave {
-    /// The longest time that a change stays unsaved. `None` turns this off.
+    /// The longest time that a change waits to be saved. `None` turns this off. Every session has a
+    /// time of its own in the interval, so that the saves of many sessions are spread over it.
     pub interval: Option<Duration>,
     /// When the agent is done, was stopped, or failed.
     pub on_idle: bool,
@@ -71,6 +80,29 @@ impl Default for AutoSave {
             on_shutdown: true,
         }
     }
+}
+
+impl AutoSave {
+    /// When a change is saved: at the next time of the session's own.
+    pub(super) fn save_at(&self, changed_at: Instant, phase: Phase) -> Option<Instant> {
+        let interval = self.interval?.as_nanos();
+        let offset = (interval * u128::from(phase.fraction)) >> u32::BITS;
+        let since = changed_at.saturating_duration_since(phase.epoch).as_nanos();
+        let passed = (since + interval - offset)
+            .checked_rem(interval)
+            .unwrap_or(0);
+        let left = u64::try_from(interval - passed).unwrap_or(u64::MAX);
+        changed_at.checked_add(Duration::from_nanos(left))
+    }
+}
+
+/// Where in the interval a session saves.
+#[derive(Clone, Copy)]
+pub(super) struct Phase {
+    /// From when on intervals are counted.
+    pub epoch: Instant,
+    /// The part of an interval before the save, times 2^32.
+    pub fraction: u32,
 }
 
 /// What a session does if another process saved the agent state. It never overwrites it.

@@ -1,18 +1,30 @@
 //! The running sessions, at most one per conversation.
 
 use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::persistence::SessionPersistence;
+use super::options::Phase;
 use super::task::Session;
-use super::{LastError, SessionError, SessionOptions, Stats};
+use super::{AgentPersistence, LastError, SessionError, SessionOptions, Stats};
 
 /// What the sessions of a coordinator share.
 pub(super) struct Registry<P: SessionPersistence> {
     pub persistence: P,
     pub options: Arc<SessionOptions>,
+    /// The sessions that may save now.
+    saves: Semaphore,
+    /// Whether a call failed, and may succeed later, since the last one that stored something.
+    failing: AtomicBool,
+    /// When it was made, and how many sessions were made since.
+    epoch: Instant,
+    made: AtomicU32,
     /// The counters only; [`Registry::stats`] adds the sessions.
     counters: Mutex<Stats>,
     slots: Mutex<Slots<P>>,
@@ -25,8 +37,9 @@ struct Slots<P: SessionPersistence> {
 
 /// The session of a conversation, or the place where one is about to start.
 struct Slot<P: SessionPersistence> {
-    /// Held while a session is started, so that all other callers find it running.
-    start: tokio::sync::Mutex<()>,
+    /// Held while a session is started, so that all other callers find it running, or why it could
+    /// not be started.
+    start: tokio::sync::Mutex<Option<SessionError<P::Error>>>,
     session: Mutex<Option<Arc<Session<P>>>>,
 }
 
@@ -38,9 +51,16 @@ impl<P: SessionPersistence> Slot<P> {
 
 impl<P: SessionPersistence> Registry<P> {
     pub fn new(persistence: P, options: SessionOptions) -> Arc<Self> {
+        let saves = options
+            .max_concurrent_saves
+            .clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Self {
             persistence,
             options: Arc::new(options),
+            saves: Semaphore::new(saves),
+            failing: AtomicBool::new(false),
+            epoch: Instant::now(),
+            made: AtomicU32::new(0),
             counters: Mutex::default(),
             slots: Mutex::new(Slots {
                 closed: false,
@@ -64,7 +84,7 @@ impl<P: SessionPersistence> Registry<P> {
         let slot = slots.by_conversation.entry(key.clone());
         let slot = Arc::clone(slot.or_insert_with(|| {
             Arc::new(Slot {
-                start: tokio::sync::Mutex::default(),
+                start: tokio::sync::Mutex::new(None),
                 session: Mutex::new(None),
             })
         }));
@@ -108,6 +128,46 @@ impl<P: SessionPersistence> Registry<P> {
         self.running()
     }
 
+    /// The phase of the next session. Multiples of the golden ratio spread any number of sessions
+    /// evenly.
+    pub fn next_phase(&self) -> Phase {
+        const GOLDEN_RATIO: u32 = 0x9E37_79B9;
+        let made = self.made.fetch_add(1, Ordering::Relaxed);
+        Phase {
+            epoch: self.epoch,
+            fraction: made.wrapping_mul(GOLDEN_RATIO),
+        }
+    }
+
+    /// Waits for a turn to save. Fails if no session could save for as long as a call may take.
+    pub async fn wait_for_turn(&self) -> Result<Turn<'_>, SessionError<P::Error>> {
+        let mut turn = pin!(self.saves.acquire());
+        loop {
+            let saves = self.counters().saves;
+            let turn = tokio::time::timeout(self.options.call_timeout, turn.as_mut());
+            match turn.await {
+                Ok(turn) => return turn.map_err(|_| SessionError::Ended),
+                Err(_) if self.counters().saves == saves => return Err(SessionError::TimedOut),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// A call failed that may succeed later.
+    pub fn storage_fails(&self) {
+        self.failing.store(true, Ordering::SeqCst);
+    }
+
+    /// A call has stored something. If calls failed before, the other sessions retry soon. No session
+    /// may be locked.
+    pub fn storage_works(&self) {
+        if self.failing.swap(false, Ordering::SeqCst) {
+            for session in self.running() {
+                session.retry_soon();
+            }
+        }
+    }
+
     pub fn stats(&self) -> Stats {
         let running = self.running();
         let is_unsaved = |session: &&Arc<Session<P>>| !session.state().is_saved();
@@ -125,6 +185,10 @@ impl<P: SessionPersistence> Registry<P> {
 
     pub fn count_message(&self) {
         self.counters().messages += 1;
+    }
+
+    pub fn count_refused_message(&self) {
+        self.counters().refused_messages += 1;
     }
 
     pub fn count_failure(&self, conversation_id: Uuid, error: &SessionError<P::Error>) {
@@ -153,6 +217,9 @@ impl<P: SessionPersistence> Registry<P> {
     }
 }
 
+/// Lets a session save while it exists.
+pub(super) type Turn<'a> = SemaphorePermit<'a>;
+
 /// A slot that is kept while its session is looked up or started.
 pub(super) struct Reservation<P: SessionPersistence> {
     // Fields are dropped in this order: the slot is released when it is not referenced any more.
@@ -160,15 +227,27 @@ pub(super) struct Reservation<P: SessionPersistence> {
     release: Release<P>,
 }
 
+type Start<'a, P> =
+    tokio::sync::MutexGuard<'a, Option<SessionError<<P as AgentPersistence>::Error>>>;
+
 struct Release<P: SessionPersistence> {
     registry: Arc<Registry<P>>,
     key: (P::Owner, Uuid),
 }
 
 impl<P: SessionPersistence> Reservation<P> {
-    /// Waits until no other caller starts a session here.
-    pub async fn lock_start(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.slot.start.lock().await
+    /// Waits until no other caller starts a session here. Fails if one did, and could not. The guard
+    /// takes the error for those who wait.
+    pub async fn lock_start(&self) -> Result<Start<'_, P>, SessionError<P::Error>> {
+        if let Ok(mut start) = self.slot.start.try_lock() {
+            *start = None;
+            return Ok(start);
+        }
+        let start = self.slot.start.lock().await;
+        match &*start {
+            Some(error) => Err(error.clone()),
+            None => Ok(start),
+        }
     }
 
     pub fn session(&self) -> Option<Arc<Session<P>>> {

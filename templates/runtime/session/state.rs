@@ -2,6 +2,7 @@
 //! does next. It never waits and never calls the storage.
 
 use std::collections::VecDeque;
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +14,12 @@ use uuid::Uuid;
 use super::super::message::Message;
 use super::super::persistence::{Expect, Failure, Lifecycle, Loaded, Revision};
 use super::super::state::State;
-use super::{OnConflict, SessionError, SessionOptions};
+use super::options::Phase;
+use super::{OnConflict, SessionError, SessionOptions, UnsavedMessage};
 
 pub(super) struct SessionState<E> {
     options: Arc<SessionOptions>,
+    phase: Phase,
     /// Differs between sessions, so that those that fail together do not retry together.
     jitter: u8,
     agent_state: Arc<State>,
@@ -41,6 +44,8 @@ pub(super) struct SessionState<E> {
     writes: VecDeque<Arc<PendingWrite>>,
     written: u64,
     write_backoff: Backoff,
+    /// The writes that failed permanently, and that no later one replaced.
+    refused: Vec<(Arc<PendingWrite>, SessionError<E>)>,
     /// The `interrupted` flag of the conversation, if it is known.
     interrupted: Option<bool>,
     waiting_saves: Vec<WaitingSave<E>>,
@@ -82,12 +87,22 @@ impl PendingWrite {
             Self::Title(_) | Self::Interrupted(_) => None,
         }
     }
+
+    /// Whether an earlier write does not matter any more.
+    fn replaces(&self, earlier: &Self) -> bool {
+        match (self, earlier) {
+            (Self::Message { id, .. }, Self::Message { id: other, .. }) => id == other,
+            _ => discriminant(self) == discriminant(earlier),
+        }
+    }
 }
 
 /// What the task does next.
 pub(super) enum Step {
     /// Wait until this time, or until it is woken.
     Wait(Option<Instant>),
+    /// Wait for the turn to save. Before it, write this, or wait until this time, or until woken.
+    Queue(Option<Arc<PendingWrite>>, Option<Instant>),
     Write(Arc<PendingWrite>),
     Save(Save),
     Reload,
@@ -106,6 +121,8 @@ struct WaitingSave<E> {
 struct Backoff {
     failures: u32,
     until: Option<Instant>,
+    /// Whether a delay since the last success was shortened.
+    was_shortened: bool,
 }
 
 impl Backoff {
@@ -124,11 +141,23 @@ impl Backoff {
         self.until = Some(now + delay);
         delay
     }
+
+    /// Ends a longer delay at this time, and returns whether it did. Once until a success, so that a
+    /// call that only fails here is not repeated all the time.
+    fn shorten(&mut self, until: Instant) -> bool {
+        let shortens = !self.was_shortened && self.until > Some(until);
+        if shortens {
+            self.until = Some(until);
+            self.was_shortened = true;
+        }
+        shortens
+    }
 }
 
 impl<E> SessionState<E> {
     pub fn new(
         options: Arc<SessionOptions>,
+        phase: Phase,
         jitter: u8,
         (agent_state, expect): (State, Expect),
         now: Instant,
@@ -138,6 +167,7 @@ impl<E> SessionState<E> {
         let is_new = !is_saved && agent_state != State::new();
         Self {
             options,
+            phase,
             jitter,
             agent_state: Arc::new(agent_state),
             changes: u64::from(is_new),
@@ -152,6 +182,7 @@ impl<E> SessionState<E> {
             writes: VecDeque::new(),
             written: 0,
             write_backoff: Backoff::default(),
+            refused: Vec::new(),
             interrupted: None,
             waiting_saves: Vec::new(),
             waiting_reloads: Vec::new(),
@@ -175,7 +206,12 @@ impl<E> SessionState<E> {
 
     /// Whether everything is stored.
     pub fn is_saved(&self) -> bool {
-        self.changes == self.saved && self.writes.is_empty()
+        !self.is_pending() && self.refused.is_empty()
+    }
+
+    /// Whether something is left to store.
+    fn is_pending(&self) -> bool {
+        self.changes > self.saved || !self.writes.is_empty()
     }
 
     pub fn has_ended(&self) -> bool {
@@ -257,8 +293,17 @@ impl<E> SessionState<E> {
         self.skip_backoff();
     }
 
+    /// Ends long delays before retries, because another session could store something. Returns
+    /// whether there was one.
+    pub fn retry_soon(&mut self, now: Instant) -> bool {
+        let until = now + self.options.backoff(1, self.jitter);
+        // Both, in any case.
+        self.save_backoff.shorten(until) | self.write_backoff.shorten(until)
+    }
+
     /// Decides what the task does next. A session without handles ends when everything is stored.
-    pub fn next_step(&mut self, now: Instant, has_handles: bool) -> Step {
+    /// It saves only if it has its turn.
+    pub fn next_step(&mut self, now: Instant, has_handles: bool, has_turn: bool) -> Step {
         let inactive_at = self.options.inactivity_timeout;
         let inactive_at = inactive_at.and_then(|timeout| self.used_at.checked_add(timeout));
         let is_inactive = inactive_at.is_some_and(|at| at <= now);
@@ -266,32 +311,33 @@ impl<E> SessionState<E> {
         self.start_save(now, is_ending);
 
         let reload = self.must_reload(is_ending);
-        let write = self.writes.front();
-        let can_write = write.is_some() && self.write_backoff.is_over(now);
         let can_save = self.save_backoff.is_over(now);
         if reload && can_save {
             return Step::Reload;
         }
-        // A message is displayed before a state contains it, unless displaying it fails.
-        let is_turn = |save: &&Save| save.writes <= self.written || !can_write;
-        if let Some(save) = self.save.as_ref().filter(|_| can_save).filter(is_turn) {
-            return Step::Save(save.clone());
-        }
-        if let Some(write) = write.filter(|_| can_write) {
-            return Step::Write(Arc::clone(write));
-        }
+        let write = self.writes.front();
         let waits = self.save.is_some() || reload;
-        if is_ending && !waits && write.is_none() {
-            self.ended = true;
-            return Step::End;
-        }
         let times = [
-            self.save_backoff.until.filter(|_| waits),
+            self.save_backoff.until.filter(|_| waits && !can_save),
             self.write_backoff.until.filter(|_| write.is_some()),
             self.interval_end().filter(|_| !waits),
             inactive_at.filter(|_| !is_ending),
         ];
-        Step::Wait(times.into_iter().flatten().min())
+        let until = times.into_iter().flatten().min();
+        let ends = is_ending && !waits && write.is_none();
+        let write = write.filter(|_| self.write_backoff.is_over(now)).cloned();
+        // A message is displayed before a state contains it, unless displaying it fails.
+        let is_next = |save: &&Save| can_save && (save.writes <= self.written || write.is_none());
+        match (self.save.as_ref().filter(is_next), write) {
+            (Some(save), _) if has_turn => Step::Save(save.clone()),
+            (Some(_), write) => Step::Queue(write, until),
+            (None, Some(write)) => Step::Write(write),
+            (None, None) if ends => {
+                self.ended = true;
+                Step::End
+            }
+            (None, None) => Step::Wait(until),
+        }
     }
 
     /// Takes a snapshot of the agent state, if there is a reason to save it now.
@@ -326,9 +372,8 @@ impl<E> SessionState<E> {
 
     /// When the interval of the first unsaved change is over.
     fn interval_end(&self) -> Option<Instant> {
-        let interval = self.options.auto_save.interval?;
         let changed_at = self.changed_at.filter(|_| self.blocked_by.is_none())?;
-        changed_at.checked_add(interval)
+        self.options.auto_save.save_at(changed_at, self.phase)
     }
 
     /// The number of writes so far, done or not.
@@ -364,12 +409,12 @@ impl<E> SessionState<E> {
 
     pub fn write_succeeded(&mut self) {
         self.last_error = None;
-        self.finish_write();
+        self.finish_write(None);
         self.reply_to_saves();
     }
 
-    /// Returns the time until the retry, if there is one. A write that failed permanently is
-    /// dropped, because those behind it have to be stored.
+    /// Returns the time until the retry, if there is one. A write that failed permanently is put
+    /// aside, because those behind it have to be stored.
     pub fn write_failed(
         &mut self,
         error: &SessionError<E>,
@@ -381,12 +426,15 @@ impl<E> SessionState<E> {
             return Some(self.write_backoff.start(now, &self.options, self.jitter));
         }
         self.interrupted = None;
-        self.finish_write();
+        self.finish_write(Some(error.clone()));
         None
     }
 
-    fn finish_write(&mut self) {
-        drop(self.writes.pop_front());
+    fn finish_write(&mut self, refused: Option<SessionError<E>>) {
+        if let Some(write) = self.writes.pop_front() {
+            self.refused.retain(|(earlier, _)| !write.replaces(earlier));
+            self.refused.extend(refused.map(|error| (write, error)));
+        }
         self.written += 1;
         self.write_backoff.reset();
     }
@@ -488,10 +536,13 @@ impl<E> SessionState<E> {
         if let Some(error) = &self.blocked_by {
             return Err(error.clone());
         }
-        if self.aborted && !self.is_saved() {
+        if self.aborted && self.is_pending() {
             return Err(self.last_error().unwrap_or(SessionError::Ended));
         }
-        Ok(())
+        match self.refused.first() {
+            Some((_, error)) => Err(error.clone()),
+            None => Ok(()),
+        }
     }
 
     /// The agent state, if it has unsaved changes.
@@ -499,17 +550,30 @@ impl<E> SessionState<E> {
         (self.changes > self.saved).then(|| Arc::clone(&self.agent_state))
     }
 
-    /// The messages whose display messages are not stored yet.
-    pub fn unsaved_messages(&self) -> Vec<(Uuid, Message)> {
-        let messages = self.writes.iter().filter_map(|write| match &**write {
-            PendingWrite::Message { id, message } => Some((*id, message.clone())),
-            PendingWrite::Title(_) | PendingWrite::Interrupted(_) => None,
-        });
+    /// The messages whose display messages are not stored.
+    pub fn unsaved_messages(&self) -> Vec<UnsavedMessage<E>> {
+        let refused = self
+            .refused
+            .iter()
+            .map(|(write, error)| (write, Some(error)));
+        let writes = self.writes.iter().map(|write| (write, None));
+        let messages = refused
+            .chain(writes)
+            .filter_map(|(write, error)| match &**write {
+                PendingWrite::Message { id, message } => Some(UnsavedMessage {
+                    message_id: *id,
+                    message: message.clone(),
+                    error: error.cloned(),
+                }),
+                PendingWrite::Title(_) | PendingWrite::Interrupted(_) => None,
+            });
         messages.collect()
     }
 
+    /// The last failure since something was stored, or the first permanent one.
     pub fn last_error(&self) -> Option<SessionError<E>> {
-        self.last_error.clone()
+        let refused = self.refused.first().map(|(_, error)| error);
+        self.last_error.as_ref().or(refused).cloned()
     }
 
     /// The revision that was loaded or saved last.

@@ -1,8 +1,10 @@
 //! The task of a session, which makes all its calls of the storage, one after the other.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -11,7 +13,7 @@ use uuid::Uuid;
 
 use super::super::persistence::{Expect, Failure, LoadContext, PersistContext, SessionPersistence};
 use super::super::state::State;
-use super::registry::Registry;
+use super::registry::{Registry, Turn};
 use super::state::{PendingWrite, Save, SessionState, Step};
 use super::{AgentPersistence, SessionError, SessionEvent};
 
@@ -44,7 +46,8 @@ impl<P: SessionPersistence> Session<P> {
     ) -> Arc<Self> {
         let options = Arc::clone(&registry.options);
         let jitter = context.conversation_id.as_bytes()[15];
-        let state = SessionState::new(options, jitter, loaded, Instant::now());
+        let phase = registry.next_phase();
+        let state = SessionState::new(options, phase, jitter, loaded, Instant::now());
         Arc::new(Self {
             context,
             owner,
@@ -87,6 +90,13 @@ impl<P: SessionPersistence> Session<P> {
         end
     }
 
+    /// Retries without a long delay.
+    pub fn retry_soon(&self) {
+        if self.state().retry_soon(Instant::now()) {
+            self.wake.notify_one();
+        }
+    }
+
     pub fn subscribe(&self) -> broadcast::Receiver<Event<P>> {
         const MAX_CAPACITY: usize = 65_536;
         let state = self.state();
@@ -111,11 +121,11 @@ impl<P: SessionPersistence> Session<P> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_step(&self) -> Step {
+    fn next_step(&self, has_turn: bool) -> Step {
         let mut state = self.state();
         // Read while the state is locked: `open` cannot add a handle to a session that ends.
         let has_handles = self.has_handles();
-        state.next_step(Instant::now(), has_handles)
+        state.next_step(Instant::now(), has_handles, has_turn)
     }
 
     fn has_handles(&self) -> bool {
@@ -141,6 +151,7 @@ impl<P: SessionPersistence> Session<P> {
         };
         match result {
             Ok(message) => {
+                self.registry.storage_works();
                 // Counts and emits before it replies to the caller.
                 let mut state = self.state();
                 if let Some((message_id, items)) = message {
@@ -152,6 +163,9 @@ impl<P: SessionPersistence> Session<P> {
             Err(error) => {
                 let failure = failure::<P>(&error);
                 let retry_in = self.state().write_failed(&error, failure, Instant::now());
+                if retry_in.is_none() && write.message_id().is_some() {
+                    self.registry.count_refused_message();
+                }
                 let what = match write {
                     PendingWrite::Message { .. } => "a display message was not stored",
                     PendingWrite::Title(_) => "the title was not stored",
@@ -173,6 +187,7 @@ impl<P: SessionPersistence> Session<P> {
         let call = storage.persist_state(&self.scope, &save.state, save.expect, &context);
         match self.in_time(call).await {
             Ok(revision) => {
+                self.registry.storage_works();
                 // Counts and emits before it replies to the caller.
                 let mut state = self.state();
                 self.registry.count_save();
@@ -182,15 +197,54 @@ impl<P: SessionPersistence> Session<P> {
                 });
                 state.save_succeeded(&save, revision);
             }
-            Err(error) => {
-                let failure = failure::<P>(&error);
-                let error = match failure {
-                    Failure::Conflict { current } => SessionError::Conflict { current },
-                    Failure::Permanent | Failure::Transient => error,
-                };
-                let retry_in = self.state().save_failed(&error, failure, Instant::now());
-                self.report("the agent state was not saved", error, retry_in, None);
-            }
+            Err(error) => self.save_failed(error),
+        }
+    }
+
+    fn save_failed(&self, error: SessionError<P::Error>) {
+        let failure = failure::<P>(&error);
+        let error = match failure {
+            Failure::Conflict { current } => SessionError::Conflict { current },
+            Failure::Permanent | Failure::Transient => error,
+        };
+        let retry_in = self.state().save_failed(&error, failure, Instant::now());
+        self.report("the agent state was not saved", error, retry_in, None);
+    }
+
+    /// Waits for the turn to save until this time, or until it is woken. With something to write it
+    /// does not wait, but writes. The place in the queue is kept for the next call.
+    async fn queue<'a>(
+        &'a self,
+        place: &mut Option<Place<'a, P>>,
+        write: Option<Arc<PendingWrite>>,
+        until: Option<Instant>,
+    ) -> Option<Turn<'a>> {
+        let queued = place.get_or_insert_with(|| Box::pin(self.registry.wait_for_turn()));
+        let mut woken = pin!(self.wake_up(until));
+        let turn = poll_fn(|cx| match queued.as_mut().poll(cx) {
+            Poll::Ready(turn) => Poll::Ready(Some(turn)),
+            Poll::Pending if write.is_some() => Poll::Ready(None),
+            Poll::Pending => woken.as_mut().poll(cx).map(|()| None),
+        });
+        let turn = turn.await;
+        if turn.is_some() {
+            *place = None;
+        }
+        match (turn, write) {
+            (Some(Ok(turn)), _) => return Some(turn),
+            (Some(Err(error)), _) => self.save_failed(error),
+            (None, Some(write)) => self.write(&write).await,
+            (None, None) => {}
+        }
+        None
+    }
+
+    /// Waits until there is something to do.
+    async fn wake_up(&self, until: Option<Instant>) {
+        match until {
+            None => self.wake.notified().await,
+            // In both cases the next step is decided again.
+            Some(until) => drop(tokio::time::timeout_at(until, self.wake.notified()).await),
         }
     }
 
@@ -242,6 +296,7 @@ impl<P: SessionPersistence> Session<P> {
     ) {
         let agent_id = &self.context.agent_id;
         if let Some(retry_in) = retry_in {
+            self.registry.storage_fails();
             tracing::warn!(agent_id, %error, ?retry_in, "{what}; it will be retried");
         } else {
             tracing::error!(agent_id, %error, "{what}");
@@ -272,21 +327,33 @@ impl<P: SessionPersistence> SessionTask<P> {
     /// Calls of the storage are boxed, so that an idle session does not reserve memory for them.
     async fn run(self) {
         let session = &self.0;
+        let (mut place, mut turn) = (None, None);
         loop {
-            match session.next_step() {
-                Step::Wait(None) => session.wake.notified().await,
-                Step::Wait(Some(until)) => {
-                    // In both cases the next step is decided again.
-                    let _ = tokio::time::timeout_at(until, session.wake.notified()).await;
+            let step = session.next_step(turn.is_some());
+            if matches!(step, Step::Wait(_) | Step::Reload) {
+                // It has nothing to save now.
+                (place, turn) = (None, None);
+            }
+            match step {
+                Step::Wait(until) => session.wake_up(until).await,
+                Step::Queue(write, until) => {
+                    turn = Box::pin(session.queue(&mut place, write, until)).await;
                 }
                 Step::Write(write) => Box::pin(session.write(&write)).await,
-                Step::Save(save) => Box::pin(session.save(save)).await,
+                Step::Save(save) => {
+                    Box::pin(session.save(save)).await;
+                    turn = None;
+                }
                 Step::Reload => Box::pin(session.reload()).await,
                 Step::End => return,
             }
         }
     }
 }
+
+/// A place in the queue of the sessions that save.
+type Place<'a, P> = Pin<Box<dyn Future<Output = TurnResult<'a, P>> + Send + 'a>>;
+type TurnResult<'a, P> = Result<Turn<'a>, SessionError<<P as AgentPersistence>::Error>>;
 
 impl<P: SessionPersistence> Drop for SessionTask<P> {
     fn drop(&mut self) {

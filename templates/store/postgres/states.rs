@@ -8,13 +8,13 @@ use sqlx::postgres::{PgConnection, PgExecutor, PgRow};
 use sqlx::{FromRow, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
-use super::super::states::{SaveOutcome, UnreadableData, UnreadableMessage, UnreadableState};
+use super::super::states::{UnreadableData, UnreadableMessage, UnreadableState};
 use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
 use crate::sagents::stored::{self, Header, Rows, SavePoint, StoredRow};
-use crate::sagents::{Expect, Loaded, Revision, Todo};
+use crate::sagents::{Expect, Loaded, Revision, State, Todo};
 
 /// What a save finds. Without a state, the revision is 0.
 #[derive(FromRow)]
@@ -28,10 +28,10 @@ impl Store {
         &self,
         owner: &Owner,
         conversation_id: Uuid,
-        rows: &Rows,
+        state: &State,
         expect: Expect,
         write_id: Uuid,
-    ) -> Result<SaveOutcome> {
+    ) -> Result<Revision> {
         const CURRENT: &str = r#"
             SELECT coalesce(s.revision, 0) AS revision, s.write_id
             FROM {{ conversations }} AS c
@@ -49,28 +49,42 @@ impl Store {
                     Loaded::Unreadable { revision, .. } => (revision.0, true),
                 },
             };
-            // Nearly always no, and then a save is one statement.
-            let must_separate = rows.base.is_none()
-                && expected > 0
-                && are_rows_of_aside(&self.pool, owner, conversation_id).await?;
             let saved = retry(|| async {
-                if !set_aside && !must_separate {
-                    return save(&self.pool, owner, conversation_id, rows, expected, write_id).await;
-                }
-                let mut tx = self.lock(owner, conversation_id).await?;
-                let _ = separate(&mut tx, owner, conversation_id).await?;
-                if set_aside {
-                    let _ = move_aside(&mut *tx, owner, conversation_id).await?;
-                }
-                let saved = save(&mut *tx, owner, conversation_id, rows, expected, write_id).await?;
-                if saved.is_some() {
-                    tx.commit().await?;
+                let mut connection = self.pool.acquire().await?;
+                // Only now: saves that wait for a connection do not hold the text of their states.
+                let rows = state.to_rows(conversation_id, expect)?;
+                // Nearly always no, and then a save is one statement.
+                let must_separate = rows.base.is_none()
+                    && expected > 0
+                    && are_rows_of_aside(&mut *connection, owner, conversation_id).await?;
+                let saved = if set_aside || must_separate {
+                    drop(connection);
+                    let mut tx = self.lock(owner, conversation_id).await?;
+                    let _ = separate(&mut tx, owner, conversation_id).await?;
+                    if set_aside {
+                        let _ = move_aside(&mut *tx, owner, conversation_id).await?;
+                    }
+                    let saved = save(&mut *tx, owner, conversation_id, &rows, expected, write_id).await?;
+                    if saved.is_some() {
+                        tx.commit().await?;
+                    }
+                    saved
+                } else {
+                    save(&mut *connection, owner, conversation_id, &rows, expected, write_id).await?
+                };
+                if let Some(revision) = saved {
+                    let point = SavePoint {
+                        conversation_id,
+                        revision,
+                        write_id,
+                    };
+                    state.remember(&rows, point);
                 }
                 Ok(saved)
             })
             .await?;
             if let Some(revision) = saved {
-                return Ok(SaveOutcome::Written(revision));
+                return Ok(revision);
             }
             let current: Option<Current> = sqlx::query_as(CURRENT)
                 .bind(conversation_id)
@@ -81,8 +95,9 @@ impl Store {
                 .await?;
             let current = current.ok_or(Error::NotFound)?;
             if current.write_id == Some(write_id) && expected == current.revision - 1 {
-                // A repeat: it was stored, and only the result was lost.
-                return Ok(SaveOutcome::Repeated(Revision(current.revision)));
+                // A repeat: it was stored, and only the result was lost. The state may have changed
+                // since, so it is not remembered.
+                return Ok(Revision(current.revision));
             }
             if expect != Expect::Any {
                 let current = Revision(current.revision);

@@ -9,14 +9,14 @@ use sqlx::types::Json;
 use sqlx::{FromRow, Row as _};
 use uuid::Uuid;
 
-use super::super::states::{SaveOutcome, UnreadableData, UnreadableMessage, UnreadableState};
+use super::super::states::{UnreadableData, UnreadableMessage, UnreadableState};
 use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
 use crate::sagents::stored::{self, Header, Rows, SavePoint, StoredRow};
-use crate::sagents::{Expect, Loaded, Revision, Todo};
+use crate::sagents::{Expect, Loaded, Revision, State, Todo};
 
 /// What a save finds. Without a state, the revision is 0.
 #[derive(FromRow)]
@@ -30,10 +30,10 @@ impl Store {
         &self,
         owner: &Owner,
         conversation_id: Uuid,
-        rows: &Rows,
+        state: &State,
         expect: Expect,
         write_id: Uuid,
-    ) -> Result<SaveOutcome> {
+    ) -> Result<Revision> {
         // Sets `updated_at` as every write does, and returns what is stored.
         const TOUCH: &str = r#"
             UPDATE {{ conversations }} AS c SET updated_at = max(c.updated_at, $2)
@@ -62,9 +62,12 @@ impl Store {
                 Expect::Revision(expected) | Expect::Unreadable(expected) => expected.0,
             };
             if stored == Some(write_id) && expected == revision - 1 {
-                // A repeat: it was stored, and only the result was lost.
-                return Ok(SaveOutcome::Repeated(Revision(revision)));
+                // A repeat: it was stored, and only the result was lost. The state may have changed
+                // since, so it is not remembered.
+                return Ok(Revision(revision));
             }
+            // Only now: saves that wait for their turn do not hold the text of their states.
+            let rows = state.to_rows(conversation_id, expect)?;
             // A save that leaves out rows fits only the save that wrote them.
             if expected != revision || rows.base.is_some_and(|base| stored != Some(base)) {
                 let current = Revision(revision);
@@ -84,9 +87,15 @@ impl Store {
             if set_aside {
                 let _ = move_aside(&mut tx, owner, conversation_id).await?;
             }
-            let revision = save(&mut tx, owner, conversation_id, rows, write_id).await?;
+            let revision = save(&mut tx, owner, conversation_id, &rows, write_id).await?;
             tx.commit().await?;
-            Ok(SaveOutcome::Written(revision))
+            let point = SavePoint {
+                conversation_id,
+                revision,
+                write_id,
+            };
+            state.remember(&rows, point);
+            Ok(revision)
         })
         .await
     }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 use matrix::conversations::{
     Conversations, DisplayMessage, Error, MessagePage, NewConversation, connect,
@@ -30,6 +31,8 @@ pub enum Fault {
     After,
     /// The database executes the call and never replies.
     Silence,
+    /// The database executes the call, and replies after a second.
+    Late,
 }
 
 /// A save that was tried.
@@ -124,6 +127,10 @@ impl Record {
         match fault {
             Some(Fault::After) => Err(failed()),
             Some(Fault::Silence) => std::future::pending().await,
+            Some(Fault::Late) => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                result
+            }
             Some(Fault::Before) | None => result,
         }
     }
@@ -323,6 +330,14 @@ impl Talk {
 
     pub async fn start(&self) -> AgentSession<Storage> {
         self.coordinator.start(scope(), self.id).await.unwrap()
+    }
+
+    /// The session of another conversation.
+    pub async fn start_another(&self) -> AgentSession<Storage> {
+        let (scope, new) = (scope(), NewConversation::new());
+        let created = frozen(self.layer.create_conversation(&scope, new)).await;
+        let id = created.unwrap().id;
+        self.coordinator.start(scope, id).await.unwrap()
     }
 
     /// The texts of the stored state, and its revision.

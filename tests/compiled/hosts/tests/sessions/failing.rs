@@ -215,6 +215,44 @@ async fn sessions_that_fail_together_do_not_retry_together() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_retries_soon_and_once_after_another_one_has_stored_something() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let (one, other) = (talk.start().await, talk.start_another().await);
+    let failures = || talk.coordinator.stats().failures;
+    for write in [false, true] {
+        let before = failures();
+        talk.record.fail([Some(Fault::Before); 8]);
+        if write {
+            one.display(Uuid::now_v7(), Message::user("hello")).unwrap();
+        } else {
+            say(&one, "hello");
+            one.save().await.unwrap_err();
+        }
+        while failures() < before + 8 {
+            sleep(SECOND / 10).await;
+        }
+        // The next retry is half of the longest delay away, at least.
+        sleep(SECOND * 2).await;
+        if write {
+            say(&other, "hello");
+        } else {
+            let message = Message::user("hello");
+            other.display(Uuid::now_v7(), message).unwrap();
+        }
+        other.save().await.unwrap();
+        talk.record.fail([Some(Fault::Before)]);
+        sleep(SECOND).await;
+        assert_eq!(failures(), before + 9, "it retried");
+        say(&other, "hello");
+        other.save().await.unwrap();
+        sleep(SECOND).await;
+        assert!(!one.is_saved(), "once until a success");
+        sleep(INTERVAL).await;
+        assert!(one.is_saved());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_backoff_is_reset_after_a_success() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;

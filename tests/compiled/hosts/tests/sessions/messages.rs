@@ -1,12 +1,14 @@
 //! Display messages.
 
-use matrix::sagents::session::{SessionEvent, SessionOptions};
+use matrix::conversations::Error;
+use matrix::sagents::session::{SessionError, SessionEvent, SessionOptions};
 use matrix::sagents::{Message, ToolCall};
 use serde_json::json;
+use tokio::time::sleep;
 use uuid::Uuid;
 
-use crate::deep;
 use crate::storage::{Fault, Talk};
+use crate::{INTERVAL, SECOND, deep};
 
 #[tokio::test(start_paused = true)]
 async fn messages_are_displayed_in_order_and_once_despite_failures() {
@@ -64,10 +66,8 @@ async fn a_message_that_fails_permanently_does_not_block_others() {
     let talk = Talk::new(SessionOptions::default()).await;
     let session = talk.start().await;
     let mut events = session.subscribe();
-    let mut message = Message::assistant("too deep");
-    message.tool_calls = vec![ToolCall::new("call_1", "search", deep())];
     let bad = Uuid::now_v7();
-    session.display(bad, message).unwrap();
+    session.display(bad, too_deep()).unwrap();
     session.add_message(Message::user("fine")).unwrap();
     let event = events.recv().await.unwrap();
     assert!(
@@ -76,4 +76,56 @@ async fn a_message_that_fails_permanently_does_not_block_others() {
     );
     session.save().await.unwrap();
     assert_eq!(talk.shown().await, ["fine"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_displayed_is_unsaved_at_shutdown() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let bad = Uuid::now_v7();
+    session.display(bad, too_deep()).unwrap();
+    session.add_message(Message::user("fine")).unwrap();
+    sleep(SECOND).await;
+    session.save().await.unwrap();
+    assert!(!session.is_saved());
+    let stats = talk.coordinator.stats();
+    assert_eq!((stats.unsaved, stats.refused_messages), (1, 1));
+
+    let report = talk.coordinator.shutdown(INTERVAL).await;
+    assert_eq!((report.saved, report.unsaved.len()), (0, 1));
+    let unsaved = &report.unsaved[0];
+    assert!(is_invalid(&unsaved.error), "{}", unsaved.error);
+    assert_eq!(unsaved.state, None, "it is stored");
+    let messages = &unsaved.messages;
+    assert_eq!((messages.len(), messages[0].message_id), (1, bad));
+    assert!(messages[0].error.as_ref().is_some_and(is_invalid));
+    let ended = session.shutdown().await.unwrap_err();
+    assert!(is_invalid(&ended), "{ended}");
+    assert_eq!(talk.stored().await.0, ["fine"]);
+    assert_eq!(talk.shown().await, ["fine"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_displayed_in_another_form_is_saved() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let id = Uuid::now_v7();
+    session.display(id, too_deep()).unwrap();
+    session.title_generated("Plans").unwrap();
+    sleep(SECOND).await;
+    assert!(!session.is_saved());
+    session.display(id, Message::assistant("short")).unwrap();
+    session.shutdown().await.unwrap();
+    assert_eq!(talk.shown().await, ["short"]);
+    assert_eq!(talk.coordinator.stats().refused_messages, 1);
+}
+
+fn too_deep() -> Message {
+    let mut message = Message::assistant("too deep");
+    message.tool_calls = vec![ToolCall::new("call_1", "search", deep())];
+    message
+}
+
+fn is_invalid(error: &SessionError<Error>) -> bool {
+    matches!(error, SessionError::Storage(error) if matches!(**error, Error::Invalid(_)))
 }

@@ -305,6 +305,49 @@ async fn a_start_times_out_and_fails_after_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn callers_who_start_one_conversation_give_up_each_at_its_own_time() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let limit = SessionOptions::default().call_timeout;
+    let gate = talk.record.hold_loads().await;
+    let mut starts = tokio::task::JoinSet::new();
+    for n in 0..5 {
+        let (coordinator, id) = (talk.coordinator.clone(), talk.id);
+        starts.spawn(async move {
+            sleep(SECOND * (n / 2)).await;
+            let begin = Instant::now();
+            let start = coordinator.start(scope(), id).await;
+            (start.map(drop), begin.elapsed())
+        });
+    }
+    for (start, elapsed) in starts.join_all().await {
+        assert!(matches!(start, Err(SessionError::TimedOut)));
+        assert!(elapsed < limit + SECOND, "{elapsed:?}");
+    }
+    drop(gate);
+    assert_eq!(talk.coordinator.stats().sessions, 0);
+    say(&talk.start().await, "hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_who_wait_for_a_start_that_fails_share_its_error() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let gate = talk.record.hold_loads().await;
+    talk.record.fail_loads([Some(Fault::Before)]);
+    let mut starts = tokio::task::JoinSet::new();
+    for _ in 0..5 {
+        let (coordinator, id) = (talk.coordinator.clone(), talk.id);
+        starts.spawn(async move { coordinator.start(scope(), id).await });
+    }
+    sleep(SECOND).await;
+    drop(gate);
+    for start in starts.join_all().await {
+        assert!(matches!(start, Err(SessionError::Storage(_))));
+    }
+    assert_eq!(talk.record.loads(), 1);
+    say(&talk.start().await, "hello");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_ends_with_the_runtime_and_returns_an_error() {
     let talk = Talk::new(SessionOptions::default()).await;
     let url = talk.database.url();

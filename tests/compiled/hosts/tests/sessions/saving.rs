@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use matrix::conversations::Error;
-use matrix::sagents::session::{AutoSave, SessionError, SessionEvent, SessionOptions};
+use matrix::sagents::session::{
+    AgentSession, AutoSave, SessionError, SessionEvent, SessionOptions,
+};
 use matrix::sagents::{Lifecycle, Message, State};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::storage::{Fault, Talk, frozen, said, say, scope};
 use crate::{INTERVAL, SECOND, by_hand};
@@ -47,7 +49,104 @@ async fn a_change_waits_for_at_most_one_interval() {
         .iter()
         .map(|save| save.said.len())
         .collect();
-    assert_eq!(lengths, [31, 62, 90]);
+    assert_eq!(lengths, [31, 61, 90]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_saves_of_many_sessions_are_spread_over_the_interval() {
+    const PARTS: u32 = 10;
+    let talk = Talk::new(SessionOptions::default()).await;
+    sleep(SECOND * 7).await;
+    let mut sessions = Vec::new();
+    for _ in 0..10 * PARTS {
+        sessions.push(talk.start_another().await);
+    }
+    for round in 1..=2 {
+        for session in &sessions {
+            say(session, "hello");
+        }
+        let mut saved = talk.record.saves().len();
+        for _ in 0..PARTS {
+            sleep(INTERVAL / PARTS).await;
+            let now = talk.record.saves().len();
+            assert!((7..=13).contains(&(now - saved)), "{}", now - saved);
+            saved = now;
+        }
+        assert_eq!(saved, round * sessions.len(), "each once");
+        assert!(sessions.iter().all(AgentSession::is_saved));
+        // Each has its own time, whenever it changes.
+        sleep(SECOND * 11).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_sessions_save_at_once_and_the_others_go_on_to_display() {
+    let talk = Talk::new(SessionOptions {
+        max_concurrent_saves: 2,
+        ..SessionOptions::default()
+    })
+    .await;
+    let gate = talk.record.hold_saves().await;
+    let mut sessions = Vec::new();
+    for _ in 0..5 {
+        sessions.push(talk.start_another().await);
+    }
+    sessions.push(talk.start().await);
+    for session in &sessions {
+        say(session, "hello");
+        session.completed().unwrap();
+        tokio::task::yield_now().await;
+    }
+    let last = &sessions[5];
+    last.add_message(Message::user("first")).unwrap();
+    sleep(SECOND).await;
+    last.add_message(Message::user("second")).unwrap();
+    sleep(SECOND).await;
+    assert_eq!(talk.shown().await, ["first", "second"]);
+    assert_eq!(talk.record.most_saves_at_once(), 2);
+    drop(gate);
+    sleep(INTERVAL).await;
+    assert!(sessions.iter().all(AgentSession::is_saved));
+    assert_eq!(talk.record.most_saves_at_once(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_save_may_wait_for_its_turn_as_long_as_others_save() {
+    let options = SessionOptions {
+        max_concurrent_saves: 1,
+        call_timeout: SECOND * 3 / 2,
+        ..SessionOptions::default()
+    };
+    let talk = Talk::new(options.clone()).await;
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        let session = talk.start_another().await;
+        say(&session, "hello");
+        sessions.push(session);
+    }
+    let save_all = async || {
+        let mut saves = tokio::task::JoinSet::new();
+        for session in sessions.clone() {
+            saves.spawn(async move { session.save().await });
+        }
+        saves.join_all().await
+    };
+    talk.record.fail([Some(Fault::Late); 8]);
+    assert!(save_all().await.iter().all(Result::is_ok));
+    assert_eq!(talk.coordinator.stats().failures, 0);
+
+    for session in &sessions {
+        say(session, "again");
+    }
+    talk.record.fail([Some(Fault::Silence); 1000]);
+    let begin = Instant::now();
+    for failed in save_all().await {
+        assert!(matches!(failed, Err(SessionError::TimedOut)));
+    }
+    assert!(begin.elapsed() < options.call_timeout * 3);
+    talk.record.forget_faults();
+    sleep(INTERVAL).await;
+    assert!(sessions.iter().all(AgentSession::is_saved));
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,9 +409,24 @@ async fn extreme_options_are_accepted() {
         initial_backoff: long,
         max_backoff: long,
         call_timeout: long,
+        max_concurrent_saves: usize::MAX,
         event_capacity: 0,
         ..SessionOptions::default()
     };
+    let none = SessionOptions {
+        auto_save: AutoSave {
+            interval: Some(Duration::ZERO),
+            ..AutoSave::default()
+        },
+        max_concurrent_saves: 0,
+        ..SessionOptions::default()
+    };
+    let talk = Talk::new(none).await;
+    let session = talk.start().await;
+    say(&session, "hello");
+    sleep(SECOND).await;
+    assert!(session.is_saved());
+
     let talk = Talk::new(options).await;
     let session = talk.start().await;
     drop(session.subscribe());
