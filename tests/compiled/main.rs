@@ -256,6 +256,9 @@ const ON_POSTGRES: &[(&str, &str)] = &[
     ("tests/database/server.rs", include_str!("../support/postgres.rs")),
     ("tests/outage.rs", include_str!("hosts/tests/outage.rs")),
     ("tests/plans.rs", include_str!("hosts/tests/plans_postgres.rs")),
+    ("tests/pressure/main.rs", include_str!("hosts/tests/pressure/main.rs")),
+    ("tests/pressure/searches.rs", include_str!("hosts/tests/pressure/searches.rs")),
+    ("tests/pressure/writers.rs", include_str!("hosts/tests/pressure/writers.rs")),
     ("tests/setup.rs", include_str!("hosts/tests/setup.rs")),
     ("tests/statements.rs", include_str!("hosts/tests/statements.rs")),
 ];

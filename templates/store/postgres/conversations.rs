@@ -26,6 +26,7 @@ impl Store {
             RETURNING "#, conversation_columns!());
 
         retry(|| async {
+            let mut lease = self.lease(owner, new.id).await?;
             let created = sqlx::query_as(INSERT)
                 .bind(new.id)
                 .bind(&new.title)
@@ -35,8 +36,9 @@ impl Store {
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_one(&self.pool)
+                .fetch_one(lease.connection())
                 .await?;
+            lease.end();
             Ok(created)
         })
         .await
@@ -80,6 +82,7 @@ impl Store {
             Change::To(metadata) => Some(Json(metadata)),
         };
         retry(|| async {
+            let mut lease = self.lease(owner, id).await?;
             let updated: Option<Conversation> = sqlx::query_as(UPDATE)
                 .bind(id)
                 .bind(set_title)
@@ -89,8 +92,9 @@ impl Store {
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_optional(&self.pool)
+                .fetch_optional(lease.connection())
                 .await?;
+            lease.end();
             updated.ok_or(Error::NotFound)
         })
         .await
@@ -109,6 +113,7 @@ impl Store {
             RETURNING "#, conversation_columns!());
 
         retry(|| async {
+            let mut lease = self.lease(owner, id).await?;
             let updated: Option<Conversation> = sqlx::query_as(UPDATE)
                 .bind(id)
                 .bind(interrupted)
@@ -116,8 +121,9 @@ impl Store {
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_optional(&self.pool)
+                .fetch_optional(lease.connection())
                 .await?;
+            lease.end();
             updated.ok_or(Error::NotFound)
         })
         .await
@@ -129,13 +135,15 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
 
         retry(|| async {
+            let mut lease = self.lease(owner, id).await?;
             let deleted = sqlx::query(DELETE)
                 .bind(id)
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .execute(&self.pool)
+                .execute(lease.connection())
                 .await?;
+            lease.end();
             if deleted.rows_affected() == 0 {
                 return Err(Error::NotFound);
             }

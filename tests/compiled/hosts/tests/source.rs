@@ -17,7 +17,7 @@ pub fn statements() -> Vec<String> {
     );
     let constants = sources.iter().flat_map(|source| {
         let bodies = source.split(": &str =").skip(1);
-        bodies.filter_map(|body| Some(body.split_once(';')?.0))
+        bodies.filter_map(|body| Some(body.split_once(";\n")?.0))
     });
     let statements = constants.map(|body| text(body, &columns));
     let verbs = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
