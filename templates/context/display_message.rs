@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::values::{clean_json, clean_text};
+use super::values::{clean_call_id, clean_json, clean_text};
 use super::{Error, Result, Role};
 use crate::sagents::{DisplayItem, DisplayKind};
 
@@ -32,7 +32,8 @@ pub struct DisplayMessage {
     pub content: String,
     /// Further data: the arguments of a tool call, token usage.
     pub metadata: Map<String, Value>,
-    /// The id of the tool call, for tool calls and tool results.
+    /// The id of the tool call, for tool calls and tool results. An id of more than 1000 bytes is
+    /// stored as its beginning and a hash; calls accept both.
     pub tool_call_id: Option<String>,
     /// The status of a tool call; `None` for everything else.
     pub status: Option<ToolStatus>,
@@ -162,7 +163,7 @@ impl NewDisplayMessage {
             return Err(Error::Invalid("only a tool call has a status".into()));
         }
         self.content = clean_text(&self.content);
-        self.tool_call_id = self.tool_call_id.as_deref().map(clean_text);
+        self.tool_call_id = self.tool_call_id.as_deref().map(clean_call_id);
         self.metadata = clean_json(self.metadata)?;
         Ok(self)
     }

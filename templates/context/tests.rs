@@ -505,6 +505,11 @@ async fn search_ignores_case_and_takes_wildcards_literally() {
     assert_eq!((second.len(), second[0].content.as_str()), (1, "100% sure"));
     let long = "a".repeat(201);
     assert_invalid!(db.search_messages(&alice(), &long, SearchPage::first()));
+    let odd: String = "ǅ𐐀Ωß[]\\%_*".chars().cycle().take(200).collect();
+    let message = NewDisplayMessage::text(Role::User, format!("<{odd}>"));
+    let odd_one = db.append_display_message(&alice(), id, message).await.unwrap();
+    let found = db.search_messages(&alice(), &odd, SearchPage::first()).await.unwrap();
+    assert_eq!(found, [odd_one]);
 }
 
 #[tokio::test]
@@ -558,6 +563,39 @@ async fn what_cannot_be_stored_is_refused() {
         ..NewDisplayMessage::text(Role::User, "?")
     };
     assert_invalid!(db.append_display_message(&alice(), id, confused));
+}
+
+#[tokio::test]
+async fn numbers_in_metadata_are_returned_as_they_are_read_later() {
+    let db = Database::new().await;
+    let numbers = json!([-0.0, 1e16, -1e16, 1e300, 5e-324, 0.1, u64::MAX, i64::MIN]);
+    let new = NewConversation::new().metadata(object(json!({ "numbers": numbers })));
+    let created = db.create_conversation(&alice(), new).await.unwrap();
+    let numbers = &created.metadata["numbers"];
+    let whole = 10_000_000_000_000_000_i64;
+    assert_eq!(numbers, &json!([0.0, whole, -whole, 1e300, 5e-324, 0.1, u64::MAX, i64::MIN]));
+    assert!(numbers[0].as_f64().unwrap().is_sign_positive());
+    assert_eq!(db.get_conversation(&alice(), created.id).await.unwrap(), created);
+}
+
+#[tokio::test]
+async fn a_tool_call_may_have_an_id_of_any_length() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let numbers = (1..1000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let call_id = numbers.map(|number| number.to_string()).collect::<Vec<_>>().concat();
+    let mut message = Message::assistant("Let me look.");
+    message.tool_calls = vec![ToolCall::new(&call_id, "search", json!({}))];
+    let stored = db.save_message(&alice(), id, Uuid::now_v7(), &message).await.unwrap();
+    assert_eq!(stored.len(), 2);
+    assert_eq!(stored[1].metadata["call_id"], json!(call_id));
+
+    let started = db.mark_tool_executing(&alice(), id, &call_id).await.unwrap();
+    let short = started.tool_call_id.unwrap();
+    assert!(short.len() < 200 && call_id.starts_with(&short[..100]), "{short}");
+    let ended = db.complete_tool_call(&alice(), id, &short, Map::new()).await.unwrap();
+    assert_eq!(ended.sequence, started.sequence);
+    assert_not_found!(db.cancel_tool_call(&alice(), id, &call_id[1..]));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use tracing::instrument;
 use uuid::Uuid;
 
-use super::values::{clean_json, clean_text};
+use super::values::{clean_call_id, clean_json, clean_text};
 use super::{{ '{' }}{{ context }}, DisplayMessage, HitlDecision, OwnerScope, Result, ToolStatus};
 
 impl {{ context }} {
@@ -110,7 +110,7 @@ impl {{ context }} {
     ) -> Result<DisplayMessage> {
         let owner = scope.owner()?;
         self.store
-            .record_hitl_decision(&owner, conversation_id, &clean_text(call_id), decision)
+            .record_hitl_decision(&owner, conversation_id, &clean_call_id(call_id), decision)
             .await
     }
 
@@ -130,7 +130,7 @@ impl {{ context }} {
         content: &str,
     ) -> Result<DisplayMessage> {
         let owner = scope.owner()?;
-        let (call_id, content) = (clean_text(call_id), clean_text(content));
+        let (call_id, content) = (clean_call_id(call_id), clean_text(content));
         self.store
             .resolve_interrupted_tool_result(&owner, conversation_id, &call_id, &content)
             .await
@@ -146,7 +146,7 @@ impl {{ context }} {
         metadata: Map<String, Value>,
     ) -> Result<DisplayMessage> {
         let owner = scope.owner()?;
-        let (call_id, metadata) = (clean_text(call_id), clean_json(metadata)?);
+        let (call_id, metadata) = (clean_call_id(call_id), clean_json(metadata)?);
         self.store
             .change_tool_call(&owner, conversation_id, &call_id, status, &metadata)
             .await

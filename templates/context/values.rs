@@ -1,6 +1,6 @@
 //! Text and JSON that every database can store.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::{Error, Result};
 
@@ -9,13 +9,32 @@ pub(super) fn clean_text(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
 }
 
-/// As [`clean_text`], for all text in it. Refuses nesting beyond 100, which could not be read back.
+/// As [`clean_text`], for the id of a tool call. An id of more than 1000 bytes may not fit into an
+/// index: it becomes its first 100 characters and a hash.
+pub(super) fn clean_call_id(id: &str) -> String {
+    const LONGEST: usize = 1000;
+
+    let id = clean_text(id);
+    if id.len() <= LONGEST {
+        return id;
+    }
+    // FNV-1a: it must be the same in all processes and versions.
+    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let beginning: String = id.chars().take(100).collect();
+    format!("{beginning}…{hash:016x}")
+}
+
+/// As [`clean_text`], for all text in it; numbers become what `PostgreSQL` would return for them.
+/// Refuses nesting beyond 100, which could not be read back.
 pub(super) fn clean_json(map: Map<String, Value>) -> Result<Map<String, Value>> {
     fn clean(value: Value, depth: u32) -> Result<Value> {
         if depth == 0 && matches!(value, Value::Array(_) | Value::Object(_)) {
             return Err(Error::Invalid("the metadata is nested deeper than 100".into()));
         }
         Ok(match value {
+            Value::Number(number) => Value::Number(clean_number(number)),
             Value::String(text) => Value::String(clean_text(&text)),
             Value::Array(items) => {
                 let items = items.into_iter().map(|item| clean(item, depth - 1));
@@ -31,4 +50,14 @@ pub(super) fn clean_json(map: Map<String, Value>) -> Result<Map<String, Value>> 
             .collect()
     }
     clean_entries(map, 100)
+}
+
+/// Without the sign of zero, and an integer if it is one in decimal notation.
+fn clean_number(number: Number) -> Number {
+    let text = match number.as_f64() {
+        Some(0.0) if number.is_f64() => "0.0".to_owned(),
+        Some(float) if number.is_f64() && float.abs() >= 1e16 => float.to_string(),
+        _ => return number,
+    };
+    serde_json::from_str(&text).unwrap_or(number)
 }

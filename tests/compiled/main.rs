@@ -246,6 +246,9 @@ const ON_POSTGRES: &[(&str, &str)] = &[
     ("tests/database/server.rs", include_str!("../support/postgres.rs")),
     ("tests/outage.rs", include_str!("hosts/tests/outage.rs")),
     ("tests/plans.rs", include_str!("hosts/tests/plans_postgres.rs")),
+    ("tests/pressure/of_database/mod.rs", include_str!("hosts/tests/pressure/postgres/mod.rs")),
+    ("tests/pressure/of_database/searches.rs", include_str!("hosts/tests/pressure/postgres/searches.rs")),
+    ("tests/pressure/of_database/writers.rs", include_str!("hosts/tests/pressure/postgres/writers.rs")),
     ("tests/setup.rs", include_str!("hosts/tests/setup.rs")),
     ("tests/statements.rs", include_str!("hosts/tests/statements.rs")),
 ];

@@ -194,7 +194,10 @@ impl ByHand {
              ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $4",
         );
         let search = search.bind(USER).bind(format!("%{text}%")).bind(exact).bind(20_i64);
-        search.fetch_all(&self.0).await.unwrap()
+        let mut tx = self.0.begin_with("BEGIN; SET LOCAL statement_timeout = '10s'").await.unwrap();
+        let found = search.fetch_all(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        found
     }
 
     pub async fn change_tool_call(

@@ -27,6 +27,7 @@ impl Store {
             RETURNING "#, conversation_columns!());
 
         retry(|| async {
+            let mut lease = self.lease(owner, new.id).await?;
             let created = sqlx::query_as(INSERT)
                 .bind(new.id)
                 .bind(&new.title)
@@ -36,8 +37,9 @@ impl Store {
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_one(&self.pool)
+                .fetch_one(lease.connection())
                 .await?;
+            lease.end();
             Ok(created)
         })
         .await
@@ -90,6 +92,7 @@ impl Store {
             Change::To(metadata) => Some(Json(metadata)),
         };
         retry(|| async {
+            let mut lease = self.lease(owner, id).await?;
             let updated: Option<Conversation> = sqlx::query_as(UPDATE)
                 .bind(id)
                 .bind(set_title)
@@ -99,8 +102,9 @@ impl Store {
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_optional(&self.pool)
+                .fetch_optional(lease.connection())
                 .await?;
+            lease.end();
             updated.ok_or(Error::NotFound)
         })
         .await
@@ -119,6 +123,7 @@ impl Store {
             RETURNING "#, conversation_columns!());
 
         retry(|| async {
+            let mut lease = self.lease(owner, id).await?;
             let updated: Option<Conversation> = sqlx::query_as(UPDATE)
                 .bind(id)
                 .bind(interrupted)
@@ -126,8 +131,9 @@ impl Store {
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_optional(&self.pool)
+                .fetch_optional(lease.connection())
                 .await?;
+            lease.end();
             updated.ok_or(Error::NotFound)
         })
         .await
@@ -139,13 +145,15 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
 
         retry(|| async {
+            let mut lease = self.lease(owner, id).await?;
             let deleted = sqlx::query(DELETE)
                 .bind(id)
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .execute(&self.pool)
+                .execute(lease.connection())
                 .await?;
+            lease.end();
             if deleted.rows_affected() == 0 {
                 return Err(Error::NotFound);
             }

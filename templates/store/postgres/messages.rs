@@ -1,6 +1,10 @@
 //! The statements for display messages.
 
+use std::sync::Arc;
+
 use chrono::Utc;
+use sqlx::Connection as _;
+use sqlx::postgres::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -9,7 +13,8 @@ use super::super::{
     SearchCursor, SearchPage, ToolStatus,
 };
 {% if group.is_some() %}use super::groups;
-{% endif %}use super::rows::{display_message_columns, joined_display_message};
+{% endif %}use super::lease::{Lease, in_time};
+use super::rows::{display_message_columns, joined_display_message};
 use super::{Store, UNIQUE_VIOLATION, code, retry, timestamp};
 
 impl Store {
@@ -36,6 +41,7 @@ impl Store {
             RETURNING "#, display_message_columns!());
 
         retry(|| async {
+            let mut lease = self.lease(owner, conversation_id).await?;
             let appended = sqlx::query_as(APPEND)
                 .bind(conversation_id)
                 .bind(message.message_id)
@@ -50,41 +56,21 @@ impl Store {
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_optional(&self.pool)
+                .fetch_optional(lease.connection())
                 .await;
-            match appended {
+            let stored = match appended {
                 // The item exists, and the statement was undone.
                 Err(error) if code(&error).as_deref() == Some(UNIQUE_VIOLATION) => {
-                    let stored = self.stored_item(owner, conversation_id, message).await?;
+                    let connection = lease.connection();
+                    let stored = stored_item(connection, owner, conversation_id, message).await?;
                     stored.ok_or(Error::Database(error))
                 }
                 appended => appended?.ok_or(Error::NotFound),
-            }
+            };
+            lease.end();
+            stored
         })
         .await
-    }
-
-    async fn stored_item(
-        &self,
-        owner: &Owner,
-        conversation_id: Uuid,
-        message: &NewDisplayMessage,
-    ) -> Result<Option<DisplayMessage>> {
-        const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
-            FROM {{ display_messages }} AS m
-            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1::uuid
-              AND m.message_id = $2::uuid AND m.item = $3::integer"#);
-
-        let stored = sqlx::query_as(SELECT)
-            .bind(conversation_id)
-            .bind(message.message_id)
-            .bind(message.item)
-{%- if owner.is_some() %}
-            .bind(owner.id())
-{%- endif %}
-            .fetch_optional(&self.pool)
-            .await?;
-        Ok(stored)
     }
 
     /// Appends items of one message; those that exist are returned as they are.
@@ -144,6 +130,7 @@ impl Store {
         let calls: Vec<_> = messages.iter().map(|new| new.tool_call_id.as_deref()).collect();
         let statuses: Vec<_> = messages.iter().map(|new| new.status.map(ToolStatus::as_str)).collect();
         retry(|| async {
+            let mut lease = self.lease(owner, conversation_id).await?;
             let stored: Vec<DisplayMessage> = sqlx::query_as(APPEND)
                 .bind(conversation_id)
                 .bind(first.message_id)
@@ -158,8 +145,9 @@ impl Store {
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_all(&self.pool)
+                .fetch_all(lease.connection())
                 .await?;
+            lease.end();
             if stored.is_empty() {
                 return Err(Error::NotFound);
             }
@@ -251,14 +239,16 @@ impl Store {
             SELECT (SELECT count(*) FROM deleted) FROM conversation"#;
 
         retry(|| async {
+            let mut lease = self.lease(owner, conversation_id).await?;
             let deleted: Option<i64> = sqlx::query_scalar(CLEAR)
                 .bind(conversation_id)
                 .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_optional(&self.pool)
+                .fetch_optional(lease.connection())
                 .await?;
+            lease.end();
             deleted.map(i64::unsigned_abs).ok_or(Error::NotFound)
         })
         .await
@@ -270,8 +260,14 @@ impl Store {
         text: &str,
         page: SearchPage,
     ) -> Result<Vec<DisplayMessage>> {
+        // For this transaction, a limit of ten seconds or the lower one that holds already.
+        const BEGIN: &str = "
+            BEGIN; SELECT set_config('statement_timeout', least(10000, nullif(1000 * extract(
+                epoch FROM current_setting('statement_timeout')::interval
+            ), 0))::integer::text, TRUE)";
         // ILIKE is fast but ignores only the case of ASCII letters in this collation; the regular
-        // expression decides.
+        // expression decides. Its time does not grow with the length of the text that is searched
+        // for, and it can be cancelled.
         const SEARCH: &str = concat!("SELECT ", display_message_columns!(), r#"
             FROM {{ display_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $7 AND {% endif %}m.content COLLATE "C" ILIKE $1::text ESCAPE '\'
@@ -281,6 +277,10 @@ impl Store {
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3::bigint"#);
 
         let after = page.after.unwrap_or(SearchCursor::START);
+        let turn = self.turns.take({% if group.is_some() %}reach{% else %}owner{% endif %}, None).await?;
+        let permit = in_time(Arc::clone(&self.searches).acquire_owned()).await?;
+        let mut lease = Lease::new(self.pool.acquire().await?, (turn, permit));
+        let mut tx = lease.connection().begin_with(BEGIN).await?;
 {%- if group.is_some() %}
         let sql = match reach {
             Reach::Owner(_) => SEARCH,
@@ -301,24 +301,51 @@ impl Store {
             Reach::Owner(owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
-        let found = query.fetch_all(&self.pool).await?;
+        let found = query.fetch_all(&mut *tx).await?;
 {%- else %}
             .bind(after.sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *tx)
             .await?;
 {%- endif %}
+        tx.commit().await?;
+        lease.end();
         Ok(found)
     }
 }
 
+/// The item, if it is stored.
+async fn stored_item(
+    connection: &mut PgConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    message: &NewDisplayMessage,
+) -> Result<Option<DisplayMessage>> {
+    const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
+        FROM {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1::uuid
+          AND m.message_id = $2::uuid AND m.item = $3::integer"#);
+
+    let stored = sqlx::query_as(SELECT)
+        .bind(conversation_id)
+        .bind(message.message_id)
+        .bind(message.item)
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_optional(connection)
+        .await?;
+    Ok(stored)
+}
+
 /// A pattern for ILIKE, which ignores the case of ASCII letters only: other letters that have a
-/// case match anything.
+/// case match anything. It has only the beginning of the text: the time of ILIKE grows with its
+/// length, and the server cannot cancel it within a message.
 fn like_pattern(text: &str) -> String {
     let mut pattern = String::from("%");
-    for c in text.chars() {
+    for c in text.chars().take(16) {
         match c {
             '%' | '_' | '\\' => pattern.extend(['\\', c]),
             _ if !c.is_ascii() && cases(c).len() > c.len_utf8() => pattern.push('_'),

@@ -5,7 +5,7 @@
 
 use chrono::Utc;
 use sqlx::postgres::{PgConnection, PgExecutor, PgRow};
-use sqlx::{FromRow, Postgres, Row as _, Transaction};
+use sqlx::{Connection as _, FromRow, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
 use super::super::states::{UnreadableData, UnreadableMessage, UnreadableState};
@@ -50,28 +50,30 @@ impl Store {
                 },
             };
             let saved = retry(|| async {
-                let mut connection = self.pool.acquire().await?;
-                // Only now: saves that wait for a connection do not hold the text of their states.
+                let mut lease = self.lease(owner, conversation_id).await?;
+                // Only now: saves that wait for their turn do not hold the text of their states.
                 let rows = state.to_rows(conversation_id, expect)?;
                 // Nearly always no, and then a save is one statement.
                 let must_separate = rows.base.is_none()
                     && expected > 0
-                    && are_rows_of_aside(&mut *connection, owner, conversation_id).await?;
+                    && are_rows_of_aside(lease.connection(), owner, conversation_id).await?;
                 let saved = if set_aside || must_separate {
-                    drop(connection);
-                    let mut tx = self.lock(owner, conversation_id).await?;
+                    let mut tx = lock(lease.connection(), owner, conversation_id).await?;
                     let _ = separate(&mut tx, owner, conversation_id).await?;
                     if set_aside {
                         let _ = move_aside(&mut *tx, owner, conversation_id).await?;
                     }
                     let saved = save(&mut *tx, owner, conversation_id, &rows, expected, write_id).await?;
-                    if saved.is_some() {
-                        tx.commit().await?;
+                    match saved {
+                        Some(_) => tx.commit().await?,
+                        None => tx.rollback().await?,
                     }
                     saved
                 } else {
-                    save(&mut *connection, owner, conversation_id, &rows, expected, write_id).await?
+                    let connection = lease.connection();
+                    save(connection, owner, conversation_id, &rows, expected, write_id).await?
                 };
+                lease.end();
                 if let Some(revision) = saved {
                     let point = SavePoint {
                         conversation_id,
@@ -360,7 +362,8 @@ impl Store {
 
         let write_id = Uuid::now_v7();
         retry(|| async {
-            let mut tx = self.lock(owner, conversation_id).await?;
+            let mut lease = self.lease(owner, conversation_id).await?;
+            let mut tx = lock(lease.connection(), owner, conversation_id).await?;
             let separated = separate(&mut tx, owner, conversation_id).await?;
             let epoch = separated.filter(|_| epoch == -1).unwrap_or(epoch);
             if move_aside(&mut *tx, owner, conversation_id).await? == Some(epoch) {
@@ -379,6 +382,7 @@ impl Store {
                 .await?
                 .ok_or(Error::NotFound)?;
             tx.commit().await?;
+            lease.end();
             Ok(Revision(revision))
         })
         .await
@@ -411,7 +415,8 @@ impl Store {
             SELECT d.epoch FROM cleared AS d"#;
 
         retry(|| async {
-            let mut tx = self.lock(owner, conversation_id).await?;
+            let mut lease = self.lease(owner, conversation_id).await?;
+            let mut tx = lock(lease.connection(), owner, conversation_id).await?;
             let separated = separate(&mut tx, owner, conversation_id).await?;
             let epoch = separated.filter(|_| epoch == -1).unwrap_or(epoch);
             let discarded = sqlx::query(DISCARD)
@@ -425,37 +430,39 @@ impl Store {
             if discarded.is_none() {
                 return Err(Error::NotFound);
             }
-            Ok(tx.commit().await?)
+            tx.commit().await?;
+            lease.end();
+            Ok(())
         })
         .await
     }
+}
 
-    /// Begins a transaction that has the conversation to itself: its further statements see what
-    /// earlier writers stored.
-    async fn lock(
-        &self,
-        owner: &Owner,
-        conversation_id: Uuid,
-    ) -> Result<Transaction<'static, Postgres>> {
-        const LOCK: &str = r#"
-            UPDATE {{ conversations }} AS c
-            SET updated_at = greatest(c.updated_at, $2::timestamptz)
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid"#;
+/// Begins a transaction that has the conversation to itself: its further statements see what
+/// earlier writers stored.
+async fn lock<'c>(
+    connection: &'c mut PgConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+) -> Result<Transaction<'c, Postgres>> {
+    const LOCK: &str = r#"
+        UPDATE {{ conversations }} AS c
+        SET updated_at = greatest(c.updated_at, $2::timestamptz)
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid"#;
 
-        let mut tx = self.pool.begin().await?;
-        let locked = sqlx::query(LOCK)
-            .bind(conversation_id)
-            .bind(timestamp(Utc::now()))
+    let mut tx = connection.begin().await?;
+    let locked = sqlx::query(LOCK)
+        .bind(conversation_id)
+        .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
-            .bind(owner.id())
+        .bind(owner.id())
 {%- endif %}
-            .execute(&mut *tx)
-            .await?;
-        if locked.rows_affected() == 0 {
-            return Err(Error::NotFound);
-        }
-        Ok(tx)
+        .execute(&mut *tx)
+        .await?;
+    if locked.rows_affected() == 0 {
+        return Err(Error::NotFound);
     }
+    Ok(tx)
 }
 
 /// Stores a state over the expected revision, or nothing if the stored revision is another.

@@ -2,8 +2,9 @@
 //!
 //! A call is one statement; only a repeated append, a save that is refused and one that expects
 //! anything need a second, and what sets states aside, restores or discards them is a transaction.
-//! A statement that writes locks the conversation first, so writers of one conversation wait for
-//! each other and do not deadlock. The owner is the last parameter of every statement. Parameters
+//! So is a search, to limit its time. A statement that writes locks the conversation first, so
+//! writers of one conversation wait for each other and do not deadlock; those of one process do so
+//! before they take a connection. The owner is the last parameter of every statement. Parameters
 //! are cast, and `DO UPDATE` uses none: Citus runs the parts of a statement separately, and a part
 //! cannot infer the types of parameters that it does not use.
 {%- if owner.is_none() %}
@@ -15,6 +16,7 @@ mod conversations;
 {%- if group.is_some() %}
 mod groups;
 {%- endif %}
+mod lease;
 mod messages;
 mod rows;
 mod states;
@@ -24,13 +26,17 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _};
+use tokio::sync::Semaphore;
+use uuid::Uuid;
 
-use super::{Error, Result};
+use self::lease::{Lease, Turn, Turns};
+use super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 
 /// The pool that the context uses.
 pub type Pool = PgPool;
@@ -42,7 +48,8 @@ pub type Pool = PgPool;
 /// - A connection is tested before use only if it was idle for half a minute, so that most calls
 ///   are one round trip.
 /// - The server cancels a statement after 30 seconds, and one that waits for a lock after ten. A
-///   URL with options of its own, such as `?options[statement_timeout]=5s`, has only those.
+///   URL with options of its own, such as `?options[statement_timeout]=5s`, has only those. A search
+///   is cancelled after ten seconds in any pool.
 ///
 /// Behind `PgBouncer` in transaction mode, use 1.21 or later with `max_prepared_statements` set and
 /// `ignore_startup_parameters = extra_float_digits, options`; set the timeouts for the role then
@@ -88,11 +95,26 @@ pub(super) async fn open(options: PgConnectOptions) -> Result<Pool> {
 #[derive(Debug, Clone)]
 pub(super) struct Store {
     pub(super) pool: Pool,
+    turns: Turns,
+    searches: Arc<Semaphore>,
 }
 
 impl Store {
     pub(super) fn new(pool: Pool) -> Self {
-        Self { pool }
+        // At most four searches at once, and at most a quarter of the connections.
+        let searches = (pool.options().get_max_connections() / 4).clamp(1, 4);
+        Self {
+            pool,
+            turns: Turns::default(),
+            searches: Arc::new(Semaphore::new(searches as usize)),
+        }
+    }
+
+    /// A connection to write to a conversation with, when all earlier calls of this process that
+    /// write to it have ended. Those that wait leave the connections to others.
+    async fn lease(&self, owner: &Owner, conversation_id: Uuid) -> Result<Lease<Turn>> {
+        let turn = self.turns.take({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, Some(conversation_id)).await?;
+        Ok(Lease::new(self.pool.acquire().await?, turn))
     }
 }
 
@@ -145,10 +167,15 @@ pub(super) fn hint(error: &sqlx::Error) -> Option<&'static str> {
         sqlx::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
             Some("start the server, or correct host and port in the database URL")
         }
+        sqlx::Error::Io(error) if error.kind() == ErrorKind::ResourceBusy => Some(
+            "end what keeps the conversation locked, or make fewer calls for one conversation, or \
+             fewer searches, at once",
+        ),
         sqlx::Error::Tls(_) => Some("enable a `tls-…` feature of sqlx"),
         sqlx::Error::PoolTimedOut => Some(
-            "the server does not answer, or the pool is too small: check the server, allow more \
-             connections in the pool, or make fewer calls at once",
+            "the server has no connection left or does not answer, or the pool is too small: check \
+             the server and its `max_connections`, allow more connections in the pool, or make \
+             fewer calls at once",
         ),
         _ => match &*code(error)? {
             "28P01" | "28000" => Some("correct role and password in the database URL"),
@@ -159,6 +186,11 @@ pub(super) fn hint(error: &sqlx::Error) -> Option<&'static str> {
             // A missing table, or a missing column.
             "42P01" | "42703" => Some("run the migrations, for example with `sqlx migrate run`"),
             "53300" => Some("allow more connections on the server, or fewer in its clients"),
+            "55P03" => Some("end the transaction that keeps the conversation locked"),
+            "57014" => Some(
+                "it took too long: a search has at most ten seconds, and every statement \
+                 `statement_timeout`",
+            ),
             _ => None,
         },
     }

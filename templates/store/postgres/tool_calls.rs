@@ -47,6 +47,7 @@ impl Store {
         let before: Vec<_> = before.map(ToolStatus::as_str).collect();
         loop {
             let row = retry(|| async {
+                let mut lease = self.lease(owner, conversation_id).await?;
                 let row = sqlx::query(CHANGE)
                     .bind(conversation_id)
                     .bind(call_id)
@@ -57,8 +58,9 @@ impl Store {
 {%- if owner.is_some() %}
                     .bind(owner.id())
 {%- endif %}
-                    .fetch_optional(&self.pool)
+                    .fetch_optional(lease.connection())
                     .await?;
+                lease.end();
                 row.ok_or(Error::NotFound)
             })
             .await?;
@@ -111,6 +113,7 @@ impl Store {
             FROM changed AS m WHERE m.content_type = 'tool_call'"#);
 
         retry(|| async {
+            let mut lease = self.lease(owner, conversation_id).await?;
             let call: Option<DisplayMessage> = sqlx::query_as(RECORD)
                 .bind(conversation_id)
                 .bind(call_id)
@@ -119,8 +122,9 @@ impl Store {
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_optional(&self.pool)
+                .fetch_optional(lease.connection())
                 .await?;
+            lease.end();
             call.ok_or(Error::NotFound)
         })
         .await
@@ -159,6 +163,7 @@ impl Store {
         const NO_INTERRUPT: &str = "the tool result does not mark an interrupt";
 
         retry(|| async {
+            let mut lease = self.lease(owner, conversation_id).await?;
             let row = sqlx::query(RESOLVE)
                 .bind(conversation_id)
                 .bind(call_id)
@@ -167,10 +172,11 @@ impl Store {
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
-                .fetch_optional(&self.pool)
-                .await?
-                .ok_or(Error::NotFound)?;
-            joined_display_message(&row)?.ok_or_else(|| Error::Invalid(NO_INTERRUPT.into()))
+                .fetch_optional(lease.connection())
+                .await?;
+            lease.end();
+            let result = joined_display_message(&row.ok_or(Error::NotFound)?)?;
+            result.ok_or_else(|| Error::Invalid(NO_INTERRUPT.into()))
         })
         .await
     }

@@ -2,10 +2,14 @@
 
 mod database;
 
+use std::time::Duration;
+
 use database::server::Server;
 use matrix::conversations::{Conversations, Error, NewConversation, connect};
 use matrix::scopes::{Scope, User};
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
+use uuid::Uuid;
 
 async fn refusal(url: &str) -> String {
     told(&connect(url).await.unwrap_err())
@@ -62,6 +66,42 @@ async fn a_server_that_does_not_know_the_database_or_the_role() {
         "database error: role \"stranger\" does not exist: \
          correct role and password in the database URL"
     );
+}
+
+#[tokio::test]
+async fn a_server_without_a_free_connection() {
+    let server = Server::start_with(&[
+        ("max_connections", "3"),
+        ("superuser_reserved_connections", "0"),
+    ]);
+    let url = server.url("postgres");
+    let pool = PgPoolOptions::new()
+        .max_connections(3)
+        .acquire_timeout(Duration::from_millis(300));
+    let others = pool.clone().min_connections(3).connect(&url).await.unwrap();
+    assert_eq!(
+        refusal(&url).await,
+        "database error: sorry, too many clients already: \
+         allow more connections on the server, or fewer in its clients"
+    );
+    // A pool tries until its time is up, and does not report why.
+    let layer = Conversations::new(pool.connect_lazy(&url).unwrap());
+    let user = User {
+        id: 1,
+        name: "a".into(),
+    };
+    let refused = layer
+        .get_conversation(&Scope { user }, Uuid::nil())
+        .await
+        .unwrap_err();
+    assert!(
+        refused
+            .hint()
+            .unwrap()
+            .contains("the server has no connection left"),
+        "{refused:?}"
+    );
+    others.close().await;
 }
 
 #[tokio::test]

@@ -92,7 +92,8 @@ async fn every_call_is_one_statement() {
         layer.load_display_messages(scope, id, MessagePage::last())
     )
     .unwrap();
-    statements!(1, layer.search_messages(scope, "LOOK", SearchPage::first())).unwrap();
+    // In a transaction, for which a limit in time is set.
+    statements!(4, layer.search_messages(scope, "LOOK", SearchPage::first())).unwrap();
 
     let none = Map::new;
     statements!(1, layer.mark_tool_executing(scope, id, "call_1")).unwrap();

@@ -1,0 +1,126 @@
+//! Who may use a connection, and when: the writers of a conversation one after the other, and a few
+//! searches.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::PgConnection;
+use sqlx::{Connection as _, Executor as _, Postgres};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex as Queue, OwnedMutexGuard};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::super::{Reach, Result};
+
+/// How long a call waits for others before it takes a connection.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// How long the rest of a statement is waited for after its caller gave up.
+const LONGEST_REST: Duration = Duration::from_secs(45);
+
+/// A conversation that is written to, or without an id the searches of a caller.
+type Place = (Reach, Option<Uuid>);
+
+/// The calls that work at a place or wait for it, in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Turns(Arc<Mutex<HashMap<Place, Weak<Queue<Entry>>>>>);
+
+/// A turn at a place. The next call has its turn when this is dropped.
+pub(super) type Turn = OwnedMutexGuard<Entry>;
+
+impl Turns {
+    pub(super) async fn take(&self, reach: &Reach, conversation_id: Option<Uuid>) -> Result<Turn> {
+        let queue = self.queue((reach.clone(), conversation_id));
+        in_time(queue.lock_owned()).await
+    }
+
+    fn queue(&self, place: Place) -> Arc<Queue<Entry>> {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = places.get(&place).and_then(Weak::upgrade) {
+            return queue;
+        }
+        let turns = self.clone();
+        let entry = Entry { turns, place: place.clone() };
+        let queue = Arc::new(Queue::new(entry));
+        let _ = places.insert(place, Arc::downgrade(&queue));
+        queue
+    }
+}
+
+/// Removes a place when no call is there any more.
+#[derive(Debug)]
+pub(super) struct Entry {
+    turns: Turns,
+    place: Place,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut places = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another call may have come, and made it again.
+        if places.get(&self.place).is_some_and(|queue| queue.strong_count() == 0) {
+            let _ = places.remove(&self.place);
+        }
+    }
+}
+
+/// Waits for other calls, but not for long.
+pub(super) async fn in_time<T>(turn: impl Future<Output = T>) -> Result<T> {
+    timeout(LONGEST_WAIT, turn).await.map_err(|_| {
+        let seconds = LONGEST_WAIT.as_secs();
+        let waited = format!("waited {seconds} seconds for other calls of this process");
+        sqlx::Error::Io(io::Error::new(ErrorKind::ResourceBusy, waited)).into()
+    })
+}
+
+/// A connection, and the turn that it is used in. Both are given back at the [end](Lease::end). If a
+/// caller gives up before, its statement runs on, and they are given back when it has ended.
+pub(super) struct Lease<T: Send + 'static>(Option<(PoolConnection<Postgres>, T)>);
+
+impl<T: Send> Lease<T> {
+    pub(super) fn new(connection: PoolConnection<Postgres>, turn: T) -> Self {
+        Self(Some((connection, turn)))
+    }
+
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        match &mut self.0 {
+            Some((connection, _)) => connection,
+            None => unreachable!("only the end takes it"),
+        }
+    }
+
+    /// For when no statement runs and no transaction is open.
+    pub(super) fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<T: Send> Drop for Lease<T> {
+    fn drop(&mut self) {
+        let Some((mut connection, turn)) = self.0.take() else {
+            return;
+        };
+        if let Ok(runtime) = Handle::try_current() {
+            drop(runtime.spawn(async move {
+                let freed = timeout(LONGEST_REST, free(&mut connection)).await;
+                if !matches!(freed, Ok(Ok(()))) {
+                    connection.close_on_drop();
+                }
+                drop((connection, turn));
+            }));
+        }
+    }
+}
+
+/// Waits until a statement has ended, however it ends. A transaction is open if its `BEGIN` was given
+/// up: sqlx does not count it and would not end it.
+async fn free(connection: &mut PgConnection) -> sqlx::Result<()> {
+    let _ = connection.ping().await;
+    let ended = connection.execute("BEGIN; ROLLBACK").await;
+    ended.map(drop)
+}

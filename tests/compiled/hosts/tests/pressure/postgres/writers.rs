@@ -1,0 +1,159 @@
+//! Writers of a conversation whose row another transaction keeps locked.
+
+use std::time::Duration;
+
+use matrix::conversations::{
+    Conversations, Error, MessagePage, NewConversation, NewDisplayMessage, Role, connect,
+};
+use sqlx::{PgPool, Postgres, Transaction};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use uuid::Uuid;
+
+use super::{ALICE, BOB, USERS};
+use crate::database::Database;
+
+const WAITING: &str = "
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock'";
+
+/// Two conversations, of which the first is locked until the transaction ends.
+struct Locked {
+    layer: Conversations,
+    id: Uuid,
+    other: Uuid,
+    outside: PgPool,
+    lock: Transaction<'static, Postgres>,
+    _database: Database,
+}
+
+impl Locked {
+    async fn new() -> Self {
+        let database = Database::migrated(USERS).await;
+        let layer = Conversations::new(connect(&database.url()).await.unwrap());
+        let (new, outside) = (
+            NewConversation::new,
+            connect(&database.url()).await.unwrap(),
+        );
+        let id = layer.create_conversation(&ALICE, new()).await.unwrap().id;
+        let other = layer.create_conversation(&BOB, new()).await.unwrap().id;
+        let mut lock = outside.begin().await.unwrap();
+        let select = "SELECT FROM sagents_conversations WHERE id = $1 FOR UPDATE";
+        let select = sqlx::query(select).bind(id);
+        select.execute(&mut *lock).await.unwrap();
+        Self {
+            layer,
+            id,
+            other,
+            outside,
+            lock,
+            _database: database,
+        }
+    }
+
+    /// Tasks that append `0`, `1`, … and come in this order. Every second one gives up.
+    async fn append(&self, count: usize) -> JoinSet<Result<(), Error>> {
+        let mut writers = JoinSet::new();
+        for number in 0..count {
+            let (layer, id) = (self.layer.clone(), self.id);
+            let append = async move {
+                let message = NewDisplayMessage::text(Role::User, number.to_string());
+                let append = layer.append_display_message(&ALICE, id, message);
+                if number % 2 == 0 {
+                    let appended = timeout(Duration::from_millis(500), append).await;
+                    assert!(appended.is_err(), "{number} did not have to wait");
+                    return Ok(());
+                }
+                append.await.map(drop)
+            };
+            writers.spawn(append);
+            tokio::task::yield_now().await;
+        }
+        writers
+    }
+
+    /// How many connections wait for a lock.
+    async fn waiting(&self) -> i64 {
+        let count = sqlx::query_scalar(WAITING).fetch_one(&self.outside);
+        count.await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn writers_of_a_locked_conversation_leave_the_connections_to_others() {
+    const WRITERS: usize = 40;
+
+    let locked = Locked::new().await;
+    let mut writers = locked.append(WRITERS).await;
+    let layer = &locked.layer;
+    let mut gave_up = 0;
+    while gave_up < WRITERS / 2 {
+        let message = NewDisplayMessage::text(Role::User, "meanwhile");
+        layer
+            .append_display_message(&BOB, locked.other, message)
+            .await
+            .unwrap();
+        layer
+            .get_conversation(&ALICE, locked.id)
+            .await
+            .expect("readers of the locked conversation too");
+        while let Some(writer) = writers.try_join_next() {
+            writer.unwrap().unwrap();
+            gave_up += 1;
+        }
+        assert!(locked.waiting().await <= 1);
+    }
+    assert_eq!(
+        locked.waiting().await,
+        1,
+        "the first, given up but not ended"
+    );
+
+    locked.lock.commit().await.unwrap();
+    while let Some(writer) = writers.join_next().await {
+        writer.unwrap().unwrap();
+    }
+    let page = layer.load_display_messages(&ALICE, locked.id, MessagePage::first());
+    let stored: Vec<_> = page.await.unwrap();
+    let stored = stored.into_iter().map(|row| (row.sequence, row.content));
+    // The statement of the first was under way when its caller gave up.
+    let expected = std::iter::once(0).chain((1..WRITERS).step_by(2));
+    let expected = (0..).zip(expected.map(|number| number.to_string()));
+    assert_eq!(
+        stored.collect::<Vec<_>>(),
+        expected.collect::<Vec<_>>(),
+        "all others, in their order"
+    );
+    let places = format!("{layer:?}");
+    assert!(!places.contains(&locked.id.to_string()), "{places}");
+}
+
+#[tokio::test]
+async fn a_writer_waits_for_others_only_so_long() {
+    let locked = Locked::new().await;
+    let mut first = locked.append(1).await;
+    while locked.waiting().await == 0 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    // Timers fire at once now, while all wait for the server.
+    tokio::time::pause();
+    let message = NewDisplayMessage::text(Role::User, "too late");
+    let append = locked
+        .layer
+        .append_display_message(&ALICE, locked.id, message);
+    let error = append.await.unwrap_err();
+    assert!(
+        error
+            .hint()
+            .is_some_and(|hint| hint.contains("conversation")),
+        "{error:?}"
+    );
+    tokio::time::resume();
+    first.join_next().await.unwrap().unwrap().unwrap();
+    locked.lock.commit().await.unwrap();
+    let message = NewDisplayMessage::text(Role::User, "in time");
+    let append = locked
+        .layer
+        .append_display_message(&ALICE, locked.id, message);
+    assert_eq!(append.await.unwrap().sequence, 1);
+}
