@@ -121,15 +121,16 @@ impl Context {
             (Some("values"), include_str!("../templates/context/values.rs").to_owned()),
         ];
         files.extend(match database {
-            Database::Sqlite => [
+            Database::Sqlite => vec![
                 (Some("store"), store.sqlite()),
                 (Some("store/conversations"), store.sqlite_conversations()),
+                (Some("store/lease"), include_str!("../templates/store/sqlite/lease.rs").to_owned()),
                 (Some("store/messages"), store.sqlite_messages()),
                 (Some("store/rows"), store.sqlite_rows()),
                 (Some("store/states"), store.sqlite_states()),
                 (Some("store/tool_calls"), store.sqlite_tool_calls()),
             ],
-            Database::Postgres => [
+            Database::Postgres => vec![
                 (Some("store"), store.postgres()),
                 (Some("store/conversations"), store.postgres_conversations()),
                 (Some("store/messages"), store.postgres_messages()),

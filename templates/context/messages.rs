@@ -101,7 +101,8 @@ impl {{ context }} {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if the text has more than 200 characters.
+    /// [`Error::Invalid`] if the text has more than 200 characters, [`Error::Database`] if the search
+    /// takes too long.
     #[instrument(level = "debug", skip_all)]
     pub async fn search_messages(
         &self,

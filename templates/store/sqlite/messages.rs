@@ -1,5 +1,7 @@
 //! The statements for display messages.
 
+use std::sync::Arc;
+
 use chrono::Utc;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
@@ -135,6 +137,8 @@ impl Store {
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3"#);
 
         let after = page.after.unwrap_or(SearchCursor::START);
+        let caller = Arc::default();
+        let mut search = self.searches.begin(&self.pool, owner, &caller).await?;
         let found = sqlx::query_as(SEARCH)
             .bind(like_pattern(text))
             .bind(glob_pattern(text))
@@ -145,7 +149,7 @@ impl Store {
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *search)
             .await?;
         Ok(found)
     }
@@ -162,7 +166,7 @@ async fn insert(
         UPDATE {{ conversations }} AS c
         SET next_sequence = c.next_sequence + $2, updated_at = max(c.updated_at, $3)
         WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1
-        RETURNING next_sequence - $2"#;
+        RETURNING next_sequence - $2, updated_at"#;
     const INSERT: &str = concat!(r#"
         INSERT INTO {{ display_messages }}
             (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
@@ -171,11 +175,11 @@ async fn insert(
         ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, message_id, item) DO NOTHING
         RETURNING "#, display_message_columns!());
 
-    let now = timestamp(Utc::now());
-    let first: i64 = sqlx::query_scalar(TAKE_SEQUENCES)
+    // The clock may go back; the times of a conversation's messages do not.
+    let (first, now): (i64, String) = sqlx::query_as(TAKE_SEQUENCES)
         .bind(conversation_id)
         .bind(i64::try_from(messages.len()).unwrap_or(i64::MAX))
-        .bind(&now)
+        .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
