@@ -126,7 +126,7 @@ async fn survives(break_disk: impl FnOnce(), repair: impl FnOnce(), hint: &str) 
         max_backoff: Duration::from_millis(200),
         ..SessionOptions::default()
     };
-    let coordinator = Coordinator::with_options(layer.clone(), options);
+    let coordinator = Coordinator::with_options(layer.clone(), options.clone());
     let mut sessions: Vec<AgentSession<Conversations>> = Vec::new();
     for _ in 0..SESSIONS {
         let id = conversation(&layer, 1).await;
@@ -163,6 +163,12 @@ async fn survives(break_disk: impl FnOnce(), repair: impl FnOnce(), hint: &str) 
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(coordinator.stats().unsaved, SESSIONS);
+    // Who does not wait for the disk is told what is lost.
+    let impatient = Coordinator::with_options(layer.clone(), options);
+    let session = impatient.start(scope(), id).await.unwrap();
+    session.add_message(Message::user("lost")).unwrap();
+    let report = impatient.shutdown(Duration::from_millis(50)).await;
+    assert_eq!((report.saved, report.unsaved.len()), (0, 1));
     repair();
     let failures = coordinator.stats().failures;
 
