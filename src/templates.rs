@@ -148,6 +148,7 @@ impl Context {
             Database::Sqlite => vec![
                 (Some("store"), store.sqlite()),
                 (Some("store/conversations"), store.sqlite_conversations()),
+                (Some("store/lease"), include_str!("../templates/store/sqlite/lease.rs").to_owned()),
                 (Some("store/messages"), store.sqlite_messages()),
                 (Some("store/rows"), store.sqlite_rows()),
                 (Some("store/states"), store.sqlite_states()),

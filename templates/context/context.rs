@@ -183,8 +183,9 @@ impl {{ context }} {
     }
 
     /// Deletes the conversations of all owners that were last written to before `cutoff`, and
-    /// returns their number. This is the only call without a scope. It works in batches, so that
-    /// other writers are not blocked.
+    /// returns their number. This is the only call without a scope. It works in batches of about a
+    /// thousand rows, so that other writers are not blocked for long. A conversation is deleted as a
+    /// whole.
     ///
     /// # Errors
     ///

@@ -235,6 +235,14 @@ const ON_SQLITE: &[(&str, &str)] = &[
     ("migrations/0002_odd.down.sql", include_str!("hosts/odd.down.sql")),
     ("tests/database/mod.rs", include_str!("hosts/tests/database_sqlite.rs")),
     ("tests/plans.rs", include_str!("hosts/tests/plans_sqlite.rs")),
+    ("tests/pressure/main.rs", include_str!("hosts/tests/pressure/main.rs")),
+    ("tests/pressure/of_database/clock.rs", include_str!("hosts/tests/pressure/sqlite/clock.rs")),
+    ("tests/pressure/of_database/disk.rs", include_str!("hosts/tests/pressure/sqlite/disk.rs")),
+    ("tests/pressure/of_database/files.rs", include_str!("hosts/tests/pressure/sqlite/files.rs")),
+    ("tests/pressure/of_database/housekeeping.rs", include_str!("hosts/tests/pressure/sqlite/housekeeping.rs")),
+    ("tests/pressure/of_database/mod.rs", include_str!("hosts/tests/pressure/sqlite/mod.rs")),
+    ("tests/pressure/of_database/searches.rs", include_str!("hosts/tests/pressure/sqlite/searches.rs")),
+    ("tests/pressure/of_database/writers.rs", include_str!("hosts/tests/pressure/sqlite/writers.rs")),
 ];
 
 const ON_POSTGRES: &[(&str, &str)] = &[

@@ -307,28 +307,33 @@ impl ByHand {
     pub async fn delete_before(&self, cutoff: DateTime<Utc>) -> u64 {
         let (mut start, mut total) = ((i64::MIN, Uuid::nil()), 0);
         loop {
-            let delete = sqlx::query_as(
+            let select = sqlx::query_as(
                 "WITH own AS (
-                     SELECT user_id, id, updated_at FROM sagents_conversations
-                     WHERE user_id = $1 AND id > $2 ORDER BY id LIMIT 1000
+                     SELECT c.user_id, c.id, CASE WHEN c.updated_at < $3 THEN 1 + c.next_sequence + (
+                         SELECT count(*) FROM sagents_agent_messages m
+                         WHERE m.user_id = c.user_id AND m.conversation_id = c.id
+                     ) ELSE 0 END AS size
+                     FROM sagents_conversations c WHERE c.user_id = $1 AND c.id > $2 ORDER BY c.id LIMIT 1000
                  ), others AS (
-                     SELECT user_id, id, updated_at FROM sagents_conversations
-                     WHERE user_id > $1 ORDER BY user_id, id LIMIT 1000
-                 ), batch AS (
-                     SELECT * FROM own UNION ALL SELECT * FROM others ORDER BY user_id, id LIMIT 1000
-                 ), deleted AS (
-                     DELETE FROM sagents_conversations c USING batch b
-                     WHERE b.updated_at < $3 AND c.updated_at < $3 AND c.user_id = b.user_id AND c.id = b.id
-                     RETURNING c.id
+                     SELECT c.user_id, c.id, CASE WHEN c.updated_at < $3 THEN 1 + c.next_sequence + (
+                         SELECT count(*) FROM sagents_agent_messages m
+                         WHERE m.user_id = c.user_id AND m.conversation_id = c.id
+                     ) ELSE 0 END AS size
+                     FROM sagents_conversations c WHERE c.user_id > $1 ORDER BY c.user_id, c.id LIMIT 1000
                  )
-                 SELECT user_id, id, (SELECT count(*) FROM deleted) FROM batch
-                 ORDER BY user_id DESC, id DESC LIMIT 1",
+                 SELECT * FROM own UNION ALL SELECT * FROM others ORDER BY user_id, id LIMIT 1000",
             );
-            let delete = delete.bind(start.0).bind(start.1).bind(cutoff);
-            let batch: Option<(i64, Uuid, i64)> = delete.fetch_optional(&self.0).await.unwrap();
-            let Some((user, id, deleted)) = batch else { return total };
-            start = (user, id);
-            total += deleted.unsigned_abs();
+            let select = select.bind(start.0).bind(start.1).bind(cutoff);
+            let page: Vec<(i64, Uuid, i64)> = select.fetch_all(&self.0).await.unwrap();
+            let Some((user, id, _)) = page.last() else { return total };
+            start = (*user, *id);
+            for (user, id, _) in page.iter().filter(|(_, _, size)| *size > 0) {
+                let delete = sqlx::query(
+                    "DELETE FROM sagents_conversations WHERE user_id = $1 AND id = $2 AND updated_at < $3",
+                );
+                let delete = delete.bind(user).bind(id).bind(cutoff).execute(&self.0);
+                total += delete.await.unwrap().rows_affected();
+            }
         }
     }
 

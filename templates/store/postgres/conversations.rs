@@ -224,21 +224,41 @@ impl Store {
 {%- match owner %}
 {%- when Some(owner) %}
         // For a condition on the pair (owner, id) the planner uses the first column only, and would
-        // read all rows of an owner in every batch.
-        const DELETE: &str = r#"
+        // read all rows of an owner in every page. The size is the number of rows to delete, or more.
+        const SIZES: &str = r#"
             WITH own AS (
-                SELECT c.{{ owner }}, c.id, c.updated_at FROM {{ conversations }} AS c
+                SELECT c.{{ owner }}, c.id, CASE WHEN c.updated_at < $1::timestamptz THEN
+                    1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
+                    ELSE 0 END AS size
+                FROM {{ conversations }} AS c
                 WHERE c.{{ owner }} = $3 AND c.id > $2::uuid
                 ORDER BY c.id LIMIT 1000
             ), others AS (
-                SELECT c.{{ owner }}, c.id, c.updated_at FROM {{ conversations }} AS c
+                SELECT c.{{ owner }}, c.id, CASE WHEN c.updated_at < $1::timestamptz THEN
+                    1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
+                    ELSE 0 END AS size
+                FROM {{ conversations }} AS c
                 WHERE c.{{ owner }} > $3
                 ORDER BY c.{{ owner }}, c.id LIMIT 1000
+            )
+            SELECT p.id, p.{{ owner }}, p.size FROM own AS p
+            UNION ALL
+            SELECT p.id, p.{{ owner }}, p.size FROM others AS p
+            ORDER BY {{ owner }}, id LIMIT 1000"#;
+        const DELETE: &str = r#"
+            WITH own AS (
+                SELECT c.{{ owner }}, c.id, c.updated_at FROM {{ conversations }} AS c
+                WHERE c.{{ owner }} = $4 AND c.id > $2::uuid
+                ORDER BY c.id LIMIT $3::bigint
+            ), others AS (
+                SELECT c.{{ owner }}, c.id, c.updated_at FROM {{ conversations }} AS c
+                WHERE c.{{ owner }} > $4
+                ORDER BY c.{{ owner }}, c.id LIMIT $3::bigint
             ), batch AS (
                 SELECT b.{{ owner }}, b.id, b.updated_at FROM own AS b
                 UNION ALL
                 SELECT b.{{ owner }}, b.id, b.updated_at FROM others AS b
-                ORDER BY {{ owner }}, id LIMIT 1000
+                ORDER BY {{ owner }}, id LIMIT $3::bigint
             ), deleted AS (
                 DELETE FROM {{ conversations }} AS c USING batch AS b
                 WHERE b.updated_at < $1::timestamptz AND c.updated_at < $1::timestamptz
@@ -253,27 +273,50 @@ impl Store {
         let mut total = 0;
         loop {
             let (last_id, last_owner) = &last;
-            let batch: Option<(i64, Uuid, {{ key_type }})> = retry(|| async {
-                let batch = sqlx::query_as(DELETE)
-                    .bind(cutoff)
-                    .bind(last_id)
-                    .bind(last_owner)
-                    .fetch_optional(&self.pool)
-                    .await?;
-                Ok(batch)
-            })
-            .await?;
-            let Some((deleted, id, owner)) = batch else {
+            let page: Vec<(Uuid, {{ key_type }}, i64)> = sqlx::query_as(SIZES)
+                .bind(cutoff)
+                .bind(last_id)
+                .bind(last_owner)
+                .fetch_all(&self.pool)
+                .await?;
+            if page.is_empty() {
                 return Ok(total);
-            };
-            last = (id, owner);
-            total += deleted.unsigned_abs();
+            }
+            for mut batch in batches(page, |(_, _, size)| *size) {
+                let (last_id, last_owner) = &last;
+                let end: Option<(i64, Uuid, {{ key_type }})> = if batch.iter().any(|(_, _, size)| *size > 0) {
+                    retry(|| async {
+                        let deleted = sqlx::query_as(DELETE)
+                            .bind(cutoff)
+                            .bind(last_id)
+                            .bind(i64::try_from(batch.len()).unwrap_or(i64::MAX))
+                            .bind(last_owner)
+                            .fetch_optional(&self.pool)
+                            .await?;
+                        Ok(deleted)
+                    })
+                    .await?
+                } else {
+                    batch.pop().map(|(id, owner, _)| (0, id, owner))
+                };
+                if let Some((deleted, id, owner)) = end {
+                    total += deleted.unsigned_abs();
+                    last = (id, owner);
+                }
+            }
         }
 {%- when None %}
+        // The size is the number of rows to delete, or more.
+        const SIZES: &str = r#"
+            SELECT c.id, CASE WHEN c.updated_at < $1::timestamptz THEN
+                1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.conversation_id = c.id)
+                ELSE 0 END AS size
+            FROM {{ conversations }} AS c
+            WHERE c.id > $2::uuid ORDER BY c.id LIMIT 1000"#;
         const DELETE: &str = r#"
             WITH batch AS (
                 SELECT c.id, c.updated_at FROM {{ conversations }} AS c
-                WHERE c.id > $2::uuid ORDER BY c.id LIMIT 1000
+                WHERE c.id > $2::uuid ORDER BY c.id LIMIT $3::bigint
             ), deleted AS (
                 DELETE FROM {{ conversations }} AS c USING batch AS b
                 WHERE b.updated_at < $1::timestamptz AND c.updated_at < $1::timestamptz AND c.id = b.id
@@ -285,21 +328,50 @@ impl Store {
         let mut last_id = Uuid::nil();
         let mut total = 0;
         loop {
-            let batch: Option<(i64, Uuid)> = retry(|| async {
-                let batch = sqlx::query_as(DELETE)
-                    .bind(cutoff)
-                    .bind(last_id)
-                    .fetch_optional(&self.pool)
-                    .await?;
-                Ok(batch)
-            })
-            .await?;
-            let Some((deleted, id)) = batch else {
+            let page: Vec<(Uuid, i64)> = sqlx::query_as(SIZES)
+                .bind(cutoff)
+                .bind(last_id)
+                .fetch_all(&self.pool)
+                .await?;
+            if page.is_empty() {
                 return Ok(total);
-            };
-            last_id = id;
-            total += deleted.unsigned_abs();
+            }
+            for mut batch in batches(page, |(_, size)| *size) {
+                let end: Option<(i64, Uuid)> = if batch.iter().any(|(_, size)| *size > 0) {
+                    retry(|| async {
+                        let deleted = sqlx::query_as(DELETE)
+                            .bind(cutoff)
+                            .bind(last_id)
+                            .bind(i64::try_from(batch.len()).unwrap_or(i64::MAX))
+                            .fetch_optional(&self.pool)
+                            .await?;
+                        Ok(deleted)
+                    })
+                    .await?
+                } else {
+                    batch.pop().map(|(id, _)| (0, id))
+                };
+                if let Some((deleted, id)) = end {
+                    total += deleted.unsigned_abs();
+                    last_id = id;
+                }
+            }
         }
 {%- endmatch %}
     }
+}
+
+/// Splits a page of conversations where a thousand rows are reached. A conversation is never split.
+fn batches<T>(page: Vec<T>, size: impl Fn(&T) -> i64) -> Vec<Vec<T>> {
+    let (mut batches, mut batch, mut rows) = (Vec::new(), Vec::new(), 0);
+    for conversation in page {
+        rows += size(&conversation);
+        batch.push(conversation);
+        if rows >= 1000 {
+            batches.push(std::mem::take(&mut batch));
+            rows = 0;
+        }
+    }
+    batches.push(batch);
+    batches
 }

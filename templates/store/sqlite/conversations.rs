@@ -223,44 +223,32 @@ impl Store {
     }
 
     pub(crate) async fn delete_conversations_before(&self, cutoff: DateTime<Utc>) -> Result<u64> {
-        // Deletes by key: for a condition on `updated_at` the planner would read all rows of an
-        // owner in every batch.
 {%- match owner %}
 {%- when Some(owner) %}
         const SELECT: &str = r#"
             SELECT c.id, c.{{ owner }}, c.updated_at < $1 FROM {{ conversations }} AS c
             WHERE (c.{{ owner }}, c.id) > ($3, $2)
             ORDER BY c.{{ owner }}, c.id LIMIT 1000"#;
-        const DELETE: &str = r#"
-            DELETE FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = $3 AND c.id = $2 AND c.updated_at < $1"#;
 
         let cutoff = timestamp(cutoff);
         let mut last = (Uuid::nil(), {{ least_key }});
         let mut total = 0;
         loop {
             let (last_id, last_owner) = &last;
-            let mut batch: Vec<(Uuid, {{ key_type }}, bool)> = sqlx::query_as(SELECT)
+            let mut page: Vec<(Uuid, {{ key_type }}, bool)> = sqlx::query_as(SELECT)
                 .bind(&cutoff)
                 .bind(last_id)
                 .bind(last_owner)
                 .fetch_all(&self.pool)
                 .await?;
-            let old: Vec<_> = batch.iter().filter(|(_, _, is_old)| *is_old).collect();
-            if !old.is_empty() {
-                total += retry(|| async {
-                    let mut deleted = 0;
-                    let mut tx = self.begin().await?;
-                    for (id, owner, _) in &old {
-                        let row = sqlx::query(DELETE).bind(&cutoff).bind(id).bind(owner);
-                        deleted += row.execute(&mut *tx).await?.rows_affected();
-                    }
-                    tx.commit().await?;
-                    Ok(deleted)
-                })
-                .await?;
+            let old: Vec<_> = page.iter().filter(|(_, _, is_old)| *is_old).collect();
+            let mut rest = old.as_slice();
+            while !rest.is_empty() {
+                let (tried, deleted) = retry(|| self.delete_batch(&cutoff, rest)).await?;
+                rest = &rest[tried..];
+                total += deleted;
             }
-            match batch.pop() {
+            match page.pop() {
                 Some((id, owner, _)) => last = (id, owner),
                 None => return Ok(total),
             }
@@ -269,38 +257,59 @@ impl Store {
         const SELECT: &str = r#"
             SELECT c.id, c.updated_at < $1 FROM {{ conversations }} AS c
             WHERE c.id > $2 ORDER BY c.id LIMIT 1000"#;
-        const DELETE: &str = r#"
-            DELETE FROM {{ conversations }} AS c WHERE c.id = $2 AND c.updated_at < $1"#;
 
         let cutoff = timestamp(cutoff);
         let mut last_id = Uuid::nil();
         let mut total = 0;
         loop {
-            let mut batch: Vec<(Uuid, bool)> = sqlx::query_as(SELECT)
+            let mut page: Vec<(Uuid, bool)> = sqlx::query_as(SELECT)
                 .bind(&cutoff)
                 .bind(last_id)
                 .fetch_all(&self.pool)
                 .await?;
-            let old: Vec<_> = batch.iter().filter(|(_, is_old)| *is_old).collect();
-            if !old.is_empty() {
-                total += retry(|| async {
-                    let mut deleted = 0;
-                    let mut tx = self.begin().await?;
-                    for (id, _) in &old {
-                        let row = sqlx::query(DELETE).bind(&cutoff).bind(id);
-                        deleted += row.execute(&mut *tx).await?.rows_affected();
-                    }
-                    tx.commit().await?;
-                    Ok(deleted)
-                })
-                .await?;
+            let old: Vec<_> = page.iter().filter(|(_, is_old)| *is_old).collect();
+            let mut rest = old.as_slice();
+            while !rest.is_empty() {
+                let (tried, deleted) = retry(|| self.delete_batch(&cutoff, rest)).await?;
+                rest = &rest[tried..];
+                total += deleted;
             }
-            match batch.pop() {
+            match page.pop() {
                 Some((id, _)) => last_id = id,
                 None => return Ok(total),
             }
         }
 {%- endmatch %}
+    }
+
+    /// Deletes conversations that are old until a thousand rows are gone with them. Returns how many
+    /// it tried, and how many it deleted: a conversation may have been written to since it was read.
+    async fn delete_batch(
+        &self,
+        cutoff: &str,
+        old: &[&(Uuid, {% if owner.is_some() %}{{ key_type }}, {% endif %}bool)],
+    ) -> Result<(usize, u64)> {
+        // By key: for a condition on `updated_at` the planner would read all rows of an owner.
+        const DELETE: &str = r#"
+            DELETE FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $2 AND c.updated_at < $1"#;
+        // Counts also what is deleted because it belongs to a conversation.
+        const COUNT: &str = "SELECT total_changes()";
+
+        let mut tx = self.begin().await?;
+        let before: i64 = sqlx::query_scalar(COUNT).fetch_one(&mut *tx).await?;
+        let (mut tried, mut deleted) = (0, 0);
+        for (id, {% if owner.is_some() %}owner, {% endif %}_) in old {
+            let delete = sqlx::query(DELETE).bind(cutoff).bind(id){% if owner.is_some() %}.bind(owner){% endif %};
+            deleted += delete.execute(&mut *tx).await?.rows_affected();
+            tried += 1;
+            let now: i64 = sqlx::query_scalar(COUNT).fetch_one(&mut *tx).await?;
+            if now - before >= 1000 {
+                break;
+            }
+        }
+        tx.commit().await?;
+        Ok((tried, deleted))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The statements for display messages.
 
+use std::sync::Arc;
+
 use chrono::Utc;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
@@ -150,6 +152,8 @@ impl Store {
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3"#);
 
         let after = page.after.unwrap_or(SearchCursor::START);
+        let caller = Arc::default();
+        let mut search = self.searches.begin(&self.pool, {% if group.is_some() %}reach{% else %}owner{% endif %}, &caller).await?;
 {%- if group.is_some() %}
         let sql = match reach {
             Reach::Owner(_) => SEARCH,
@@ -170,13 +174,13 @@ impl Store {
             Reach::Owner(owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
-        let found = query.fetch_all(&self.pool).await?;
+        let found = query.fetch_all(&mut *search).await?;
 {%- else %}
             .bind(after.sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *search)
             .await?;
 {%- endif %}
         Ok(found)
@@ -194,7 +198,7 @@ async fn insert(
         UPDATE {{ conversations }} AS c
         SET next_sequence = c.next_sequence + $2, updated_at = max(c.updated_at, $3)
         WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1
-        RETURNING next_sequence - $2"#;
+        RETURNING next_sequence - $2, updated_at"#;
     const INSERT: &str = concat!(r#"
         INSERT INTO {{ display_messages }}
             (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
@@ -203,11 +207,11 @@ async fn insert(
         ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, message_id, item) DO NOTHING
         RETURNING "#, display_message_columns!());
 
-    let now = timestamp(Utc::now());
-    let first: i64 = sqlx::query_scalar(TAKE_SEQUENCES)
+    // The clock may go back; the times of a conversation's messages do not.
+    let (first, now): (i64, String) = sqlx::query_as(TAKE_SEQUENCES)
         .bind(conversation_id)
         .bind(i64::try_from(messages.len()).unwrap_or(i64::MAX))
-        .bind(&now)
+        .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}

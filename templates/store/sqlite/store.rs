@@ -11,47 +11,52 @@ mod conversations;
 {%- if group.is_some() %}
 mod groups;
 {%- endif %}
+mod lease;
 mod messages;
 mod rows;
 mod states;
 mod tool_calls;
 
 use std::future::Future;
-use std::ops::{Deref, DerefMut};
 use std::str::FromStr as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Datelike as _, SecondsFormat, Utc};
+use sqlx::Connection as _;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
-    SqliteSynchronous,
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{Sqlite, Transaction};
-use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use self::lease::{Searches, Write, Writers};
 use super::{Error, Result};
 
 /// The pool that the context uses.
 pub type Pool = SqlitePool;
 
-/// Opens a pool with the settings that this layer needs. The file is created if it is missing.
+/// Opens a pool with the settings that this layer needs. The file is created if it is missing; one
+/// that is deleted while the pool is open is not created again.
 ///
 /// - Write-ahead logging: readers work while one writer writes. `synchronous = FULL`: a call that
-///   returned survives a power cut.
+///   returned survives a power cut. A log that became large is truncated.
 /// - Foreign keys are enforced: deleting a conversation deletes what belongs to it.
 /// - A writer waits up to ten seconds for a writer of another process, and tries a few times.
-/// - Connections are local, so none is tested before use or closed when idle.
+/// - Connections are local, so none is tested before use or closed when idle. One that is still in a
+///   transaction when it is released is closed: on a full disk `SQLite` ends a transaction that sqlx
+///   takes for open, and then sqlx could not begin another one.
 ///
-/// A database in memory has one connection.
+/// Of any pool, writes use one connection at a time and searches a quarter. A search is interrupted
+/// after five seconds. A database in memory has one connection.
 ///
 /// # Errors
 ///
 /// [`Error::Database`] if the URL is not valid or the file cannot be opened.
 pub async fn connect(url: &str) -> Result<Pool> {
+    const MAX_LOG: &str = "16777216";
+
     let options = SqliteConnectOptions::from_str(url)?
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
+        .pragma("journal_size_limit", MAX_LOG)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(Duration::from_secs(10));
@@ -61,66 +66,42 @@ pub async fn connect(url: &str) -> Result<Pool> {
         .test_before_acquire(false)
         .idle_timeout(None)
         .max_lifetime(None)
-        .connect_with(options)
+        .after_release(move |connection, _| {
+            Box::pin(async move {
+                if connection.is_in_transaction() {
+                    // Its rollback may be on the way.
+                    connection.ping().await?;
+                }
+                Ok(in_memory || !connection.is_in_transaction())
+            })
+        })
+        .connect_with(options.clone())
         .await?;
+    if !in_memory {
+        pool.set_connect_options(options.create_if_missing(false));
+    }
     Ok(pool)
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Store {
     pub(super) pool: Pool,
-    /// `SQLite` has one writer at a time. Writers that wait here, instead of in the database, come
-    /// in order and leave the connections to readers.
-    writers: Arc<Mutex<()>>,
+    writers: Writers,
+    searches: Searches,
 }
 
 impl Store {
     pub(super) fn new(pool: Pool) -> Self {
         Self {
+            writers: Writers::default(),
+            searches: Searches::new(&pool),
             pool,
-            writers: Arc::default(),
         }
     }
 
-    /// Begins a write when it is its turn. It takes the lock of the database at once, so that it
-    /// cannot fail later because of another writer.
+    /// Begins a write when it is its turn.
     async fn begin(&self) -> Result<Write> {
-        let turn = Arc::clone(&self.writers).lock_owned().await;
-        let transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
-        Ok(Write {
-            transaction,
-            _turn: turn,
-        })
-    }
-}
-
-/// A write transaction. Dropping it rolls it back.
-struct Write {
-    transaction: Transaction<'static, Sqlite>,
-    _turn: OwnedMutexGuard<()>,
-}
-
-impl Write {
-    async fn commit(self) -> Result<()> {
-        Ok(self.transaction.commit().await?)
-    }
-
-    async fn rollback(self) -> Result<()> {
-        Ok(self.transaction.rollback().await?)
-    }
-}
-
-impl Deref for Write {
-    type Target = SqliteConnection;
-
-    fn deref(&self) -> &SqliteConnection {
-        &self.transaction
-    }
-}
-
-impl DerefMut for Write {
-    fn deref_mut(&mut self) -> &mut SqliteConnection {
-        &mut self.transaction
+        self.writers.begin(&self.pool).await
     }
 }
 
@@ -154,6 +135,8 @@ pub(super) fn timestamp(time: DateTime<Utc>) -> String {
 const SQLITE_ERROR: u32 = 1;
 const SQLITE_BUSY: u32 = 5;
 const SQLITE_READONLY: u32 = 8;
+const SQLITE_INTERRUPT: u32 = 9;
+const SQLITE_IOERR: u32 = 10;
 const SQLITE_FULL: u32 = 13;
 const SQLITE_CANTOPEN: u32 = 14;
 const SQLITE_TOOBIG: u32 = 18;
@@ -179,8 +162,10 @@ pub(super) fn hint(error: &sqlx::Error) -> Option<&'static str> {
         }
         SQLITE_BUSY => Some("another process keeps the database locked: end its transaction"),
         SQLITE_READONLY => Some("let the process write to the file and its directory"),
+        SQLITE_INTERRUPT => Some("the owner has too many messages to search: delete old conversations"),
+        SQLITE_IOERR => Some("check the disk, its file system and the limits of the process"),
         SQLITE_FULL => Some("free space on the disk"),
-        SQLITE_CANTOPEN => Some("correct the path in the database URL, or create its directory"),
+        SQLITE_CANTOPEN => Some("the file or its directory is missing: restore it, or correct the database URL"),
         _ => None,
     }
 }

@@ -12,6 +12,13 @@ use uuid::Uuid;
 
 const CREATE: &str =
     "CREATE EXTENSION pg_stat_statements; INSERT INTO users (id, name) VALUES (1, 'a')";
+/// Four conversations: three with 600 messages of the agent, and one with 600 display messages.
+const OLD: &str = "
+    INSERT INTO sagents_conversations (user_id, id, scope, next_sequence, inserted_at, updated_at)
+    SELECT 1, gen_random_uuid(), '{}', 600 * (n / 4), now(), now() FROM generate_series(1, 4) n;
+    INSERT INTO sagents_agent_messages (user_id, conversation_id, epoch, position, message_id, data)
+    SELECT user_id, id, 0, n, gen_random_uuid(), '{}'
+    FROM sagents_conversations, generate_series(1, 600) n WHERE next_sequence = 0";
 const COUNT: &str = "
     SELECT coalesce(sum(calls), 0)::bigint AS calls FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
     WHERE d.datname = current_database() AND query NOT LIKE '%pg_stat_statements%'";
@@ -166,4 +173,10 @@ async fn every_call_is_one_statement() {
     .unwrap();
     statements!(1, layer.delete_conversation(scope, id)).unwrap();
     statements!(1, layer.delete_conversation(scope, id)).unwrap_err();
+
+    // Between them, one for each thousand rows that are deleted: here for two conversations each.
+    sqlx::raw_sql(OLD).execute(&counter).await.unwrap();
+    let all = chrono::DateTime::<chrono::Utc>::MAX_UTC;
+    let deleted = statements!(4, layer.delete_conversations_before(all)).unwrap();
+    assert_eq!(deleted, 4);
 }

@@ -1,4 +1,5 @@
-//! What happens to everybody else while much is done at once, or some calls wait, take long or are given up.
+//! What happens to everybody else while a disk is full, a lock is held, many save at once, or calls take long and are
+//! given up.
 
 #[path = "../database/mod.rs"]
 mod database;

@@ -1,0 +1,66 @@
+//! Housekeeping while others write.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use chrono::{DateTime, Utc};
+
+use super::{append, conversation, opened};
+use crate::storage::{scope, user};
+
+/// Conversations of 400 display messages and 200 messages of the agent.
+const FILL: &str = "
+    INSERT INTO sagents_display_messages
+        (user_id, conversation_id, sequence, message_id, item, role, content_type, content, inserted_at)
+    WITH RECURSIVE numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < 399)
+    SELECT c.user_id, c.id, n, randomblob(16), 0, 'user', 'text', 'something', c.updated_at
+    FROM sagents_conversations AS c, numbers;
+    INSERT INTO sagents_agent_messages (user_id, conversation_id, epoch, position, message_id, data)
+    WITH RECURSIVE numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < 199)
+    SELECT c.user_id, c.id, 0, n, randomblob(16), '{}' FROM sagents_conversations AS c, numbers;
+    UPDATE sagents_conversations SET updated_at = '2000-01-01T00:00:00.000000Z'";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_of_housekeeping_is_a_thousand_rows_and_not_a_thousand_conversations() {
+    const OLD: usize = 40;
+
+    let (_database, pool, layer) = opened().await;
+    for _ in 0..OLD {
+        conversation(&layer, 1).await;
+    }
+    sqlx::raw_sql(FILL).execute(&pool).await.unwrap();
+    let id = conversation(&layer, 2).await;
+    // Writers come in order: between two batches, one of those who wait has its turn.
+    let appended = Arc::new(AtomicUsize::new(0));
+    let mut writers = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let (layer, appended) = (layer.clone(), Arc::clone(&appended));
+        writers.spawn(async move {
+            loop {
+                append(&layer, 2, id, "meanwhile").await.unwrap();
+                appended.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+    }
+    while appended.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let before = appended.load(Ordering::SeqCst);
+    let cutoff: DateTime<Utc> = "2001-01-01T00:00:00Z".parse().unwrap();
+    let deleted = layer.delete_conversations_before(cutoff).await.unwrap();
+    let meanwhile = appended.load(Ordering::SeqCst) - before;
+    writers.shutdown().await;
+    assert_eq!(deleted, OLD as u64);
+    // 600 rows and more each: two of them are a batch.
+    assert!(
+        meanwhile >= OLD / 2,
+        "{meanwhile} writes beside {OLD} conversations"
+    );
+    let rest = "
+        SELECT (SELECT count(*) FROM sagents_agent_messages)
+            + (SELECT count(*) FROM sagents_display_messages WHERE user_id = 1)";
+    let rest: i64 = sqlx::query_scalar(rest).fetch_one(&pool).await.unwrap();
+    assert_eq!(rest, 0);
+    assert!(layer.get_conversation(&scope(), id).await.is_err());
+    layer.get_conversation(&user(2), id).await.unwrap();
+}
