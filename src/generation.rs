@@ -22,6 +22,7 @@ use crate::plan::{self, Plan, Start, Unwired};
 
 /// A context, and the options that are given for it now.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 pub struct Request<'a> {
     pub context: ModulePath,
     /// The package's directory, as it was named.

@@ -25,6 +25,8 @@ pub struct Definition {
     pub methods: Vec<Method>,
     /// An enum or a union: it has no fields that every value has.
     pub is_enum: bool,
+    /// Visible from the context module, if its own module is.
+    pub(super) visible: bool,
     /// The variants of an enum.
     pub cases: Vec<Case>,
     /// An enum of another crate that may get more variants.
@@ -175,10 +177,10 @@ impl Reader<'_> {
     }
 
     pub(super) fn definition(&self, place: &Place, item: &Item) -> Definition {
-        let (ident, attributes, fields) = match item {
-            Item::Struct(item) => (&item.ident, &item.attrs, Some(&item.fields)),
-            Item::Enum(item) => (&item.ident, &item.attrs, None),
-            Item::Union(item) => (&item.ident, &item.attrs, None),
+        let (ident, visibility, attributes, fields) = match item {
+            Item::Struct(item) => (&item.ident, &item.vis, &item.attrs, Some(&item.fields)),
+            Item::Enum(item) => (&item.ident, &item.vis, &item.attrs, None),
+            Item::Union(item) => (&item.ident, &item.vis, &item.attrs, None),
             _ => unreachable!("only these three define a type"),
         };
         let name = ident.unraw().to_string();
@@ -214,6 +216,7 @@ impl Reader<'_> {
             fields: fields.into_iter().flatten().enumerate().map(field).collect(),
             methods,
             is_enum: fields.is_none(),
+            visible: self.sees(visibility, &place.home),
             cases,
             is_open: is_foreign && has(attributes, "non_exhaustive"),
             variants: Vec::new(),

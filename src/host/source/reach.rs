@@ -45,6 +45,9 @@ impl Reader<'_> {
             name: definition.name.clone(),
         });
         let beside = TypePath { name: definition.name.clone(), ..near.clone() };
+        if !definition.visible {
+            return Ok(None);
+        }
         let is_reachable = *krate == 0 || name.is_some();
         let mut candidates: Vec<_> = above.filter(|_| is_reachable).collect();
         candidates.insert(candidates.len().min(1), beside);

@@ -218,7 +218,7 @@ fn the_owner_is_a_variant_of_an_enum_in_a_field() {
 
 #[test]
 fn the_owner_is_a_kind_with_an_id() {
-    let kind = "pub enum ScopeKind { User, Organization } mod inner { pub enum Hidden { User } }";
+    let kind = "pub enum ScopeKind { User, Organization } mod inner { pub enum Hidden { User } } enum Private { User }";
     for (scope, expected) in [
         ("pub kind: ScopeKind, pub id: i64", "[kind is crate::accounts::ScopeKind::User].id: I64"),
         ("pub r#type: ScopeKind, pub id: Uuid", "[r#type is crate::accounts::ScopeKind::User].id: Uuid"),
@@ -228,6 +228,7 @@ fn the_owner_is_a_kind_with_an_id() {
             "[owner_type is crate::accounts::ScopeKind::User].owner_id: I64",
         ),
         ("pub kind: inner::Hidden, pub id: i64", ""),
+        ("pub kind: Private, pub id: i64", ""),
         ("pub kind: String, pub id: i64", ""),
         ("kind: ScopeKind, pub id: i64", ""),
         ("pub prototype: ScopeKind, pub id: i64", ""),
