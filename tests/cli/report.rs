@@ -103,6 +103,15 @@ fn the_help_of_the_generator_is_complete() {
           --scope-owner <PATH>   How the owner's id is read from the scope, for example `user.id`
                                  [default: read from the scope's source]
 
+    Group:
+          --group-type <NAME>    A group of owners, whose scope may read what its members own:
+                                 organization, company, … [default: none]
+          --group-field <NAME>   The column that names the group of an owner [default: <group type>_id]
+          --group-table <TABLE>  The table with that column: the owner's, or one of memberships
+                                 [default: read from the migrations]
+          --scope-group <PATH>   How the group's id is read from the scope, for example
+                                 `organization.id` [default: read from the scope's source]
+
     Database:
           --table-prefix <PREFIX>  What the tables' names start with [default: sagents_]
           --database <NAME>        The database: sqlite or postgres [default: the one that sqlx is used
