@@ -106,6 +106,15 @@ fn the_help_of_the_generator_is_complete() {
           --create-scope         Write the scope type if it does not exist. With --init, and in a
                                  package without any type, that needs no flag
 
+    Group:
+          --group-type <NAME>    A group of owners, whose scope may read what its members own:
+                                 organization, company, … [default: none]
+          --group-field <NAME>   The column that names the group of an owner [default: <group type>_id]
+          --group-table <TABLE>  The table with that column: the owner's, or one of memberships
+                                 [default: read from the migrations]
+          --scope-group <PATH>   How the group's id is read from the scope, for example
+                                 `organization.id` [default: read from the scope's source]
+
     Database:
           --table-prefix <PREFIX>  What the tables' names start with [default: sagents_]
           --database <NAME>        The database: sqlite or postgres [default: the one that sqlx is used

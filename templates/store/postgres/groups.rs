@@ -43,14 +43,14 @@ pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!()
 
 const UPDATED_DESC: &str = concat!(r#"
     WITH first AS (
-        SELECT g.group_member
+        SELECT o.group_member
         FROM (
             SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
-        ) AS g
+        ) AS o
         CROSS JOIN LATERAL (
             SELECT c.updated_at, c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = g.group_member AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+            WHERE c.{{ owner }} = o.group_member AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
             ORDER BY c.updated_at DESC, c.id DESC LIMIT 1
         ) AS c
         ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
@@ -67,14 +67,14 @@ const UPDATED_DESC: &str = concat!(r#"
 
 const UPDATED_ASC: &str = concat!(r#"
     WITH first AS (
-        SELECT g.group_member
+        SELECT o.group_member
         FROM (
             SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
-        ) AS g
+        ) AS o
         CROSS JOIN LATERAL (
             SELECT c.updated_at, c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = g.group_member AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+            WHERE c.{{ owner }} = o.group_member AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
             ORDER BY c.updated_at, c.id LIMIT 1
         ) AS c
         ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
@@ -91,14 +91,14 @@ const UPDATED_ASC: &str = concat!(r#"
 
 const CREATED_DESC: &str = concat!(r#"
     WITH first AS (
-        SELECT g.group_member
+        SELECT o.group_member
         FROM (
             SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-        ) AS g
+        ) AS o
         CROSS JOIN LATERAL (
             SELECT c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = g.group_member AND c.id < $2::uuid
+            WHERE c.{{ owner }} = o.group_member AND c.id < $2::uuid
             ORDER BY c.id DESC LIMIT 1
         ) AS c
         ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
@@ -115,14 +115,14 @@ const CREATED_DESC: &str = concat!(r#"
 
 const CREATED_ASC: &str = concat!(r#"
     WITH first AS (
-        SELECT g.group_member
+        SELECT o.group_member
         FROM (
             SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-        ) AS g
+        ) AS o
         CROSS JOIN LATERAL (
             SELECT c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = g.group_member AND c.id > $2::uuid
+            WHERE c.{{ owner }} = o.group_member AND c.id > $2::uuid
             ORDER BY c.id LIMIT 1
         ) AS c
         ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
@@ -177,11 +177,11 @@ pub(super) const SEARCH: &str = concat!("SELECT ", display_message_columns!(), r
     FROM (
         SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
         FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $7
-    ) AS g
+    ) AS o
     CROSS JOIN LATERAL (
         SELECT "#, display_message_columns!(), r#"
         FROM {{ display_messages }} AS m
-        WHERE m.{{ owner }} = g.group_member AND m.content COLLATE "C" ILIKE $1::text ESCAPE '\'
+        WHERE m.{{ owner }} = o.group_member AND m.content COLLATE "C" ILIKE $1::text ESCAPE '\'
           AND m.content ~ $2::text
           AND (m.inserted_at, m.conversation_id, m.sequence)
               < ($4::timestamptz, $5::uuid, $6::bigint)

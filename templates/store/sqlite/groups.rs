@@ -40,14 +40,14 @@ pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!()
 
 const UPDATED_DESC: &str = concat!(r#"
     WITH first AS (
-        SELECT g.group_member, rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
+        SELECT o.group_member, rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
         FROM (
             SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
-        ) AS g
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = g.group_member AND c.id = (
+        ) AS o
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
             SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = g.group_member AND (d.updated_at, d.id) < ($2, $3)
+            WHERE d.{{ owner }} = o.group_member AND (d.updated_at, d.id) < ($2, $3)
             ORDER BY d.updated_at DESC, d.id DESC LIMIT 1
         )
     ), page AS (
@@ -66,14 +66,14 @@ const UPDATED_DESC: &str = concat!(r#"
 
 const UPDATED_ASC: &str = concat!(r#"
     WITH first AS (
-        SELECT g.group_member, rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
+        SELECT o.group_member, rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
         FROM (
             SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
-        ) AS g
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = g.group_member AND c.id = (
+        ) AS o
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
             SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = g.group_member AND (d.updated_at, d.id) > ($2, $3)
+            WHERE d.{{ owner }} = o.group_member AND (d.updated_at, d.id) > ($2, $3)
             ORDER BY d.updated_at, d.id LIMIT 1
         )
     ), page AS (
@@ -92,14 +92,14 @@ const UPDATED_ASC: &str = concat!(r#"
 
 const CREATED_DESC: &str = concat!(r#"
     WITH first AS (
-        SELECT g.group_member, rank() OVER (ORDER BY c.id DESC) AS group_rank
+        SELECT o.group_member, rank() OVER (ORDER BY c.id DESC) AS group_rank
         FROM (
             SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-        ) AS g
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = g.group_member AND c.id = (
+        ) AS o
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
             SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = g.group_member AND d.id < $2
+            WHERE d.{{ owner }} = o.group_member AND d.id < $2
             ORDER BY d.id DESC LIMIT 1
         )
     ), page AS (
@@ -118,14 +118,14 @@ const CREATED_DESC: &str = concat!(r#"
 
 const CREATED_ASC: &str = concat!(r#"
     WITH first AS (
-        SELECT g.group_member, rank() OVER (ORDER BY c.id) AS group_rank
+        SELECT o.group_member, rank() OVER (ORDER BY c.id) AS group_rank
         FROM (
             SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-        ) AS g
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = g.group_member AND c.id = (
+        ) AS o
+        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
             SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = g.group_member AND d.id > $2
+            WHERE d.{{ owner }} = o.group_member AND d.id > $2
             ORDER BY d.id LIMIT 1
         )
     ), page AS (
@@ -169,14 +169,14 @@ const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
 /// The keys of what matches are sorted, and only the page is read as a whole.
 pub(super) const SEARCH: &str = concat!(r#"
     WITH found AS (
-        SELECT g.group_member, m.conversation_id AS found_id, m.sequence AS found_sequence,
+        SELECT o.group_member, m.conversation_id AS found_id, m.sequence AS found_sequence,
                rank() OVER (ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC)
                    AS group_rank
         FROM (
             SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $7
-        ) AS g
-        CROSS JOIN {{ display_messages }} AS m ON m.{{ owner }} = g.group_member
+        ) AS o
+        CROSS JOIN {{ display_messages }} AS m ON m.{{ owner }} = o.group_member
         WHERE m.content LIKE $1 ESCAPE '\' AND m.content GLOB $2
           AND (m.inserted_at, m.conversation_id, m.sequence) < ($4, $5, $6)
     )
