@@ -132,6 +132,9 @@ async fn survives(break_disk: impl FnOnce(), repair: impl FnOnce(), hint: &str) 
         let id = conversation(&layer, 1).await;
         sessions.push(coordinator.start(scope(), id).await.unwrap());
     }
+    let impatient = Coordinator::with_options(layer.clone(), options);
+    let last = conversation(&layer, 1).await;
+    let last = impatient.start(scope(), last).await.unwrap();
     let id = conversation(&layer, 1).await;
 
     break_disk();
@@ -163,10 +166,8 @@ async fn survives(break_disk: impl FnOnce(), repair: impl FnOnce(), hint: &str) 
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(coordinator.stats().unsaved, SESSIONS);
-    // Who does not wait for the disk is told what is lost.
-    let impatient = Coordinator::with_options(layer.clone(), options);
-    let session = impatient.start(scope(), id).await.unwrap();
-    session.add_message(Message::user("lost")).unwrap();
+    // Who does not wait for the disk is told what is not stored.
+    last.add_message(Message::user("not stored")).unwrap();
     let report = impatient.shutdown(Duration::from_millis(50)).await;
     assert_eq!((report.saved, report.unsaved.len()), (0, 1));
     repair();
