@@ -200,12 +200,12 @@ pub(super) const AGENT_STATE: &str = r#"
         WHERE c.id = $1::uuid
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
     )
-    SELECT s.revision, s.write_id, NULL::integer AS position, NULL::uuid AS message_id, s.data
+    SELECT NULL::integer AS position, NULL::uuid AS message_id, s.data, s.revision, s.write_id
     FROM conversation AS o
     LEFT JOIN {{ agent_states }} AS s
         ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid
     UNION ALL
-    SELECT NULL::bigint, NULL::uuid, m.position, m.message_id, m.data
+    SELECT m.position, m.message_id, m.data, NULL::bigint, NULL::uuid
     FROM conversation AS o
     JOIN {{ agent_states }} AS s
         ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid

@@ -119,14 +119,14 @@ impl Store {
         // tells a conversation without a state from one that does not exist. The rows are sorted
         // later: the server would sort their texts too, on its disk if there are many.
         const SELECT: &str = r#"
-            SELECT s.revision, s.write_id,
-                   NULL::integer AS position, NULL::uuid AS message_id, s.data
+            SELECT NULL::integer AS position, NULL::uuid AS message_id, s.data,
+                   s.revision, s.write_id
             FROM {{ conversations }} AS c
             LEFT JOIN {{ agent_states }} AS s
                 ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid
             UNION ALL
-            SELECT NULL::bigint, NULL::uuid, m.position, m.message_id, m.data
+            SELECT m.position, m.message_id, m.data, NULL::bigint, NULL::uuid
             FROM {{ agent_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1::uuid
               AND m.epoch = (
@@ -151,7 +151,7 @@ impl Store {
         let (mut header, mut messages) = (None, Vec::new());
         query
             .try_map(|row: PgRow| {
-                match row.try_get("position")? {
+                match row.try_get(0)? {
                     None => header = Some(row),
                     Some(position) => messages.push(message(position, &row)?.read()),
                 }
@@ -651,7 +651,7 @@ fn split(rows: &[PgRow]) -> Result<(&PgRow, Vec<StoredRow<'_>>)> {
     let mut header = None;
     let mut messages = Vec::with_capacity(rows.len());
     for row in rows {
-        match row.try_get("position")? {
+        match row.try_get(0)? {
             None => header = Some(row),
             Some(position) => messages.push(message(position, row)?),
         }
@@ -660,11 +660,12 @@ fn split(rows: &[PgRow]) -> Result<(&PgRow, Vec<StoredRow<'_>>)> {
     Ok((header.ok_or(Error::NotFound)?, messages))
 }
 
+/// The columns of messages have numbers: there are many rows, and a name would be looked up in each.
 fn message(position: i32, row: &PgRow) -> sqlx::Result<StoredRow<'_>> {
     Ok(StoredRow {
         position,
-        message_id: row.try_get("message_id")?,
-        data: bytes(row)?,
+        message_id: row.try_get(1)?,
+        data: row.try_get_unchecked(2)?,
     })
 }
 

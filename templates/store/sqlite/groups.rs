@@ -197,12 +197,12 @@ pub(super) const AGENT_STATE: &str = r#"
         )
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
     )
-    SELECT s.revision, s.write_id, NULL AS position, NULL AS message_id, s.data
+    SELECT NULL AS position, NULL AS message_id, s.data, s.revision, s.write_id
     FROM conversation AS o
     LEFT JOIN {{ agent_states }} AS s
         ON s.{{ owner }} = o.group_member AND s.conversation_id = $1
     UNION ALL
-    SELECT NULL, NULL, m.position, m.message_id, m.data
+    SELECT m.position, m.message_id, m.data, NULL, NULL
     FROM conversation AS o
     CROSS JOIN {{ agent_states }} AS s
         ON s.{{ owner }} = o.group_member AND s.conversation_id = $1

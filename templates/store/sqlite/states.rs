@@ -373,12 +373,12 @@ async fn read_state(
     // One statement, so one snapshot: the header and its messages fit together. The left join tells
     // a conversation without a state from one that does not exist.
     const SELECT: &str = r#"
-        SELECT s.revision, s.write_id, NULL AS position, NULL AS message_id, s.data
+        SELECT NULL AS position, NULL AS message_id, s.data, s.revision, s.write_id
         FROM {{ conversations }} AS c
         LEFT JOIN {{ agent_states }} AS s ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
         WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1
         UNION ALL
-        SELECT NULL, NULL, m.position, m.message_id, m.data
+        SELECT m.position, m.message_id, m.data, NULL, NULL
         FROM {{ agent_messages }} AS m
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1
           AND m.epoch = (
@@ -403,7 +403,7 @@ async fn read_state(
     let (mut header, mut messages) = (None, Vec::new());
     query
         .try_map(|row: SqliteRow| {
-            match row.try_get("position")? {
+            match row.try_get(0)? {
                 None => header = Some(row),
                 Some(position) => messages.push(message(position, &row)?.read()),
             }
@@ -445,12 +445,13 @@ async fn save(
     rows: &Rows,
     write_id: Uuid,
 ) -> Result<Revision> {
-    // Three statements in one round trip to the connection's thread. `$6` is a JSON array of the
-    // positions and texts of the changed rows, `$7` has their ids, 16 bytes each.
+    // Three statements in one round trip to the connection's thread. `$6` is a JSON array with the
+    // position of each changed row and the place of its text in `$8`; `$7` has the ids, 16 bytes
+    // each.
     const SAVE: &str = r#"
         INSERT INTO {{ agent_states }} AS s
             (conversation_id, version, revision, write_id, data, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-        VALUES ($1, $2, 1, $3, $4, $5, $5{% if owner.is_some() %}, $9{% endif %})
+        VALUES ($1, $2, 1, $3, $4, $5, $5{% if owner.is_some() %}, $10{% endif %})
         ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id) DO UPDATE
         SET version = excluded.version,
             revision = s.revision + 1,
@@ -462,19 +463,25 @@ async fn save(
         INSERT INTO {{ agent_messages }}
             (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
         SELECT s.conversation_id, s.epoch, json_extract(r.value, '$[0]'),
-               substr($7, 16 * r.key + 1, 16), json_extract(r.value, '$[1]'){% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
+               substr($7, 16 * r.key + 1, 16),
+               CAST(substr($8, json_extract(r.value, '$[1]'), json_extract(r.value, '$[2]')) AS TEXT){% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
         FROM {{ agent_states }} AS s CROSS JOIN json_each($6) AS r
-        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $9 AND {% endif %}s.conversation_id = $1
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $10 AND {% endif %}s.conversation_id = $1
         ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, epoch, position) DO UPDATE
         SET message_id = excluded.message_id, data = excluded.data;
 
         DELETE FROM {{ agent_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $9 AND {% endif %}m.conversation_id = $1 AND m.epoch = (
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $10 AND {% endif %}m.conversation_id = $1 AND m.epoch = (
             SELECT s.epoch FROM {{ agent_states }} AS s
-            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $9 AND {% endif %}s.conversation_id = $1
-        ) AND m.position >= $8"#;
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $10 AND {% endif %}s.conversation_id = $1
+        ) AND m.position >= $9"#;
 
-    let texts: Vec<_> = rows.changed.iter().map(|row| (row.position, &row.data)).collect();
+    let mut texts = Vec::new();
+    let mut places = Vec::with_capacity(rows.changed.len());
+    for row in &rows.changed {
+        places.push((row.position, texts.len() + 1, row.data.len()));
+        texts.extend_from_slice(row.data.as_bytes());
+    }
     let ids: Vec<_> = rows.changed.iter().flat_map(|row| row.message_id.into_bytes()).collect();
     let revisions: Vec<i64> = sqlx::query_scalar(SAVE)
         .bind(conversation_id)
@@ -482,8 +489,9 @@ async fn save(
         .bind(write_id)
         .bind(&rows.header)
         .bind(timestamp(Utc::now()))
-        .bind(Json(texts))
+        .bind(Json(places))
         .bind(ids)
+        .bind(texts)
         .bind(rows.count)
 {%- if owner.is_some() %}
         .bind(owner.id())
@@ -601,7 +609,7 @@ fn split(rows: &[SqliteRow]) -> Result<(&SqliteRow, Vec<StoredRow<'_>>)> {
     let mut header = None;
     let mut messages = Vec::with_capacity(rows.len());
     for row in rows {
-        match row.try_get("position")? {
+        match row.try_get(0)? {
             None => header = Some(row),
             Some(position) => messages.push(message(position, row)?),
         }
@@ -610,12 +618,13 @@ fn split(rows: &[SqliteRow]) -> Result<(&SqliteRow, Vec<StoredRow<'_>>)> {
     Ok((header.ok_or(Error::NotFound)?, messages))
 }
 
+/// The columns of messages have numbers: there are many rows, and a name would be looked up in each.
 fn message(position: i64, row: &SqliteRow) -> sqlx::Result<StoredRow<'_>> {
     Ok(StoredRow {
         // Beyond that it is a damaged one.
         position: i32::try_from(position).unwrap_or(i32::MAX),
-        message_id: row.try_get("message_id")?,
-        data: bytes(row)?,
+        message_id: row.try_get(1)?,
+        data: row.try_get_unchecked(2)?,
     })
 }
 
