@@ -106,18 +106,7 @@ impl Options {
             ejected: _,
         } = given;
         let noun = owner_type.as_deref().unwrap_or(DEFAULT_OWNER);
-        let (scope, is_own) = match scope.as_deref() {
-            Some(scope) => {
-                (TypePath::parse("--scope", scope, &host.package, &host.manifest.dependency_crates())?, false)
-            }
-            None if noun == NO_OWNER => (everyone(&context), true),
-            None => {
-                return Err(Failure::usage("--scope is missing: the type that holds who is asking").help(
-                    "add it, for example `--scope MyApp.Accounts.Scope`; \
-                     where conversations have no owner, `--owner-type none` needs none",
-                ));
-            }
-        };
+        let (scope, is_own) = scope_of(scope.as_deref(), noun, &context, host)?;
         check_context(&context, (!is_own).then_some(&scope), recorded)?;
         let sqlx = host.manifest.sqlx()?;
         let database = choose_database(database.as_deref(), &sqlx)?;
@@ -329,6 +318,20 @@ pub const NO_OWNER: &str = "none";
 /// What `--group-type` is by default.
 pub const NO_GROUP: &str = "none";
 pub const DEFAULT_MIGRATIONS: &str = "migrations";
+
+/// The type of the scope, and whether the context brings it.
+fn scope_of(scope: Option<&str>, owner: &str, context: &ModulePath, host: &Host) -> Result<(TypePath, bool)> {
+    match scope {
+        Some(scope) => {
+            Ok((TypePath::parse("--scope", scope, &host.package, &host.manifest.dependency_crates())?, false))
+        }
+        None if owner == NO_OWNER => Ok((everyone(context), true)),
+        None => Err(Failure::usage("--scope is missing: the type that holds who is asking").help(
+            "add it, for example `--scope MyApp.Accounts.Scope`; \
+             where conversations have no owner, `--owner-type none` needs none",
+        )),
+    }
+}
 
 /// The name of a package that `--init` makes.
 pub fn check_package(package: &str) -> Result<()> {
