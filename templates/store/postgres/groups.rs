@@ -7,6 +7,7 @@
 //! them, also if it gets longer than its limit: the next page starts behind that id.
 //!
 //! `LIMIT 1` in a join makes the server look up one membership, instead of all of the group.
+//! `WITH TIES` needs `PostgreSQL` 13.
 
 use super::super::{ConversationOrder, MessagePosition};
 use super::rows::{conversation_columns, display_message_columns};
