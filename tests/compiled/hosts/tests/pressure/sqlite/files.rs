@@ -8,7 +8,7 @@ use matrix::conversations::{Error, Pool};
 use sqlx::Row as _;
 
 use super::{append, conversation, opened};
-use crate::storage::{frozen, scope};
+use crate::storage::scope;
 
 fn file(pool: &Pool, ending: &str) -> PathBuf {
     let file = pool.connect_options().get_filename().to_owned();
@@ -41,28 +41,6 @@ async fn a_large_log_is_truncated_by_the_next_writes_and_emptied_when_there_are_
     }
     append(&layer, 1, id, "after that").await.unwrap();
     assert!(size() > 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_context_that_is_dropped_keeps_no_file_open() {
-    // The clock stands still: nothing is closed because somebody has waited long enough.
-    frozen(async {
-        let (_database, pool, layer) = opened().await;
-        let log = file(&pool, "-wal");
-        conversation(&layer, 1).await;
-        assert!(log.exists());
-        drop((layer, pool));
-        // The last connection that is closed removes the log.
-        for _ in 0..10_000 {
-            if !log.exists() {
-                return;
-            }
-            tokio::task::yield_now().await;
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        panic!("the pool is still open");
-    })
-    .await;
 }
 
 #[tokio::test]
