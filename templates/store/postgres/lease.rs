@@ -47,7 +47,7 @@ impl Turns {
         let turns = self.clone();
         let entry = Entry { turns, place: place.clone() };
         let queue = Arc::new(Queue::new(entry));
-        let _ = places.insert(place, Arc::downgrade(&queue));
+        drop(places.insert(place, Arc::downgrade(&queue)));
         queue
     }
 }
@@ -64,7 +64,7 @@ impl Drop for Entry {
         let mut places = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Another call may have come, and made it again.
         if places.get(&self.place).is_some_and(|queue| queue.strong_count() == 0) {
-            let _ = places.remove(&self.place);
+            drop(places.remove(&self.place));
         }
     }
 }
@@ -120,7 +120,7 @@ impl<T: Send> Drop for Lease<T> {
 /// Waits until a statement has ended, however it ends. A transaction is open if its `BEGIN` was given
 /// up: sqlx does not count it and would not end it.
 async fn free(connection: &mut PgConnection) -> sqlx::Result<()> {
-    let _ = connection.ping().await;
+    drop(connection.ping().await);
     let ended = connection.execute("BEGIN; ROLLBACK").await;
     ended.map(drop)
 }
