@@ -225,7 +225,7 @@ fn given_over(options: &str, mut before: BTreeMap<String, Option<String>>) -> BT
         // Nobody has no group, and a group is not in itself.
         if !given.contains_key("--group-type") && group != "none" && [group.as_str(), "none"].contains(&now.as_str()) {
             before.remove("--group-type");
-            group_now = "none".to_owned();
+            "none".clone_into(&mut group_now);
         }
     }
     if group_now != group {
