@@ -66,7 +66,7 @@ fn the_group_is_in_the_one_table_that_refers_to_the_owner() {
     let run = generate(&host, "--group-type organization");
     assert!(run.stdout.contains("group organization (memberships, organization_id)"), "{}", run.stdout);
     let statements = host.read(STATEMENTS);
-    assert!(statements.contains(r#"SELECT DISTINCT g."member" AS group_member"#), "{statements}");
+    assert!(statements.contains(r#"SELECT DISTINCT +g."member" AS group_member"#), "{statements}");
 }
 
 #[test]

@@ -5,6 +5,9 @@
 //! Several members may have a conversation with the same id, if one of them got a copy. A statement
 //! for one conversation reads the one that was created first. A page with one of them has all of
 //! them, also if it gets longer than its limit: the next page starts behind that id.
+//!
+//! `+` before a member's key takes off the type that its column is declared with. With another type
+//! than that of our columns, no index of theirs would be used.
 
 use super::super::{ConversationOrder, MessagePosition};
 use super::rows::{conversation_columns, display_message_columns};
@@ -42,7 +45,7 @@ const UPDATED_DESC: &str = concat!(r#"
     WITH first AS (
         SELECT o.group_member, rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
         FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
         ) AS o
         CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
@@ -68,7 +71,7 @@ const UPDATED_ASC: &str = concat!(r#"
     WITH first AS (
         SELECT o.group_member, rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
         FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
         ) AS o
         CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
@@ -94,7 +97,7 @@ const CREATED_DESC: &str = concat!(r#"
     WITH first AS (
         SELECT o.group_member, rank() OVER (ORDER BY c.id DESC) AS group_rank
         FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
         ) AS o
         CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
@@ -120,7 +123,7 @@ const CREATED_ASC: &str = concat!(r#"
     WITH first AS (
         SELECT o.group_member, rank() OVER (ORDER BY c.id) AS group_rank
         FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
         ) AS o
         CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
@@ -173,7 +176,7 @@ pub(super) const SEARCH: &str = concat!(r#"
                rank() OVER (ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC)
                    AS group_rank
         FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+            SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
             FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $7
         ) AS o
         CROSS JOIN {{ display_messages }} AS m ON m.{{ owner }} = o.group_member
