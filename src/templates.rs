@@ -421,7 +421,7 @@ fn read_owner(access: &Access, key: KeyType, named: impl Fn(&TypePath) -> String
                         let name = text.trim_end_matches("()");
                         let name = if name.starts_with(|c: char| c.is_ascii_digit()) { "owner" } else { name };
                         statements.push(format!("let {name} = {};", place.text));
-                        place.text = name.to_owned();
+                        name.clone_into(&mut place.text);
                     }
                 }
             }

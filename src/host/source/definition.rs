@@ -15,6 +15,7 @@ use crate::failure::Result;
 use crate::host::modules;
 
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the type")]
 pub struct Definition {
     pub file: Utf8PathBuf,
     /// The module that defines it, which is where its types are resolved.
@@ -194,7 +195,7 @@ impl Reader<'_> {
             name: variant.ident.unraw().to_string(),
             // Whoever sees an enum sees what is in its variants.
             fields: variant.fields.iter().enumerate().map(|pair| Field { visible: true, ..field(pair) }).collect(),
-            is_certain: !has(&variant.attrs, "cfg") && !(is_foreign && has(&variant.attrs, "non_exhaustive")),
+            is_certain: !(has(&variant.attrs, "cfg") || is_foreign && has(&variant.attrs, "non_exhaustive")),
         };
         let cases = match item {
             Item::Enum(item) => item.variants.iter().map(case).collect(),
