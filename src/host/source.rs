@@ -121,7 +121,7 @@ impl Source<'_> {
             if is_generated {
                 continue;
             }
-            let (names, inner) = reader::declared_in(&place);
+            let (names, inner) = place.declares();
             let modules = &home.path;
             types.extend(names.into_iter().map(|name| TypePath { modules: modules.clone(), name, ..like.clone() }));
             open.extend(inner);

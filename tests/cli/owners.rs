@@ -184,8 +184,7 @@ fn reading(accounts: &str, options: &str) -> String {
     let text = host.read(SCOPE_RS);
     let imports = text.lines().filter(|line| line.starts_with("use crate::"));
     let body = text.lines().skip_while(|line| !line.starts_with("impl OwnerScope for")).skip(2);
-    let lines: Vec<_> = imports.chain(body.take_while(|line| *line != "    }")).collect();
-    lines.join("\n") + "\n"
+    imports.chain(body.take_while(|line| *line != "    }")).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 #[test]

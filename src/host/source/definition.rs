@@ -15,7 +15,7 @@ use crate::failure::Result;
 use crate::host::modules;
 
 #[derive(Debug, Clone)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the type")]
 pub struct Definition {
     pub file: Utf8PathBuf,
     /// The module that defines it, which is where its types are resolved.

@@ -85,6 +85,24 @@ impl Place {
         }
         items
     }
+
+    /// The names of the types that are written in it, and the modules below it.
+    pub(super) fn declares(&self) -> (Vec<String>, Vec<Home>) {
+        let (mut types, mut inner) = (Vec::new(), Vec::new());
+        for item in self.items() {
+            match item {
+                Item::Struct(syn::ItemStruct { ident, .. })
+                | Item::Enum(syn::ItemEnum { ident, .. })
+                | Item::Union(syn::ItemUnion { ident, .. })
+                | Item::Type(syn::ItemType { ident, .. }) => types.push(ident.unraw().to_string()),
+                Item::Mod(module) if !is_test(&module.attrs) => {
+                    inner.extend(name_of(&module.ident).map(|name| self.home.child(name)));
+                }
+                _ => {}
+            }
+        }
+        (types, inner)
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -397,22 +415,4 @@ pub(super) fn is(ident: &syn::Ident, name: &str) -> bool {
 
 pub(super) fn name_of(ident: &syn::Ident) -> Option<Name> {
     Name::parse("", &ident.unraw().to_string()).ok()
-}
-
-/// The names of the types that are written in a module, and the modules below it.
-pub(super) fn declared_in(place: &Place) -> (Vec<String>, Vec<Home>) {
-    let (mut types, mut inner) = (Vec::new(), Vec::new());
-    for item in place.items() {
-        match item {
-            Item::Struct(syn::ItemStruct { ident, .. })
-            | Item::Enum(syn::ItemEnum { ident, .. })
-            | Item::Union(syn::ItemUnion { ident, .. })
-            | Item::Type(syn::ItemType { ident, .. }) => types.push(ident.unraw().to_string()),
-            Item::Mod(module) if !is_test(&module.attrs) => {
-                inner.extend(name_of(&module.ident).map(|name| place.home.child(name)));
-            }
-            _ => {}
-        }
-    }
-    (types, inner)
 }
