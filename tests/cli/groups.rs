@@ -194,7 +194,9 @@ fn a_scope_that_always_has_an_owner_is_never_a_groups() {
 #[test]
 fn a_scope_that_is_created_has_both() {
     let host = host(COLUMN);
-    let run = host.generate("gen persistence conversations --scope crate::callers::Caller --group-type organization");
+    let run = host.generate(
+        "gen persistence conversations --scope crate::callers::Caller --create-scope --group-type organization",
+    );
     assert!(!run.stdout.contains("note:"), "{}", run.stdout);
     let scope = host.read("src/callers.rs");
     assert!(scope.contains("pub user_id: Option<i64>,"), "{scope}");

@@ -709,6 +709,9 @@ fn without_an_owner_a_context_brings_its_scope() {
         }
     }
 
+    /// Whose rows a call may read.
+    pub type Reach = Owner;
+
     /// A caller. Implement it for every type that a call may be made with.
     pub trait OwnerScope: Sync {
         /// The owner whose rows the call may reach.
@@ -717,6 +720,15 @@ fn without_an_owner_a_context_brings_its_scope() {
         ///
         /// An implementation may refuse a caller.
         fn owner(&self) -> Result<Owner>;
+
+        /// Whose rows the call may read.
+        ///
+        /// # Errors
+        ///
+        /// As [`owner`](Self::owner).
+        fn reach(&self) -> Result<Reach> {
+            self.owner()
+        }
     }
 
     impl OwnerScope for Everyone {
@@ -731,10 +743,6 @@ fn without_an_owner_a_context_brings_its_scope() {
         }
     }
     "#);
-    assert_eq!(
-        lines_with(&host, "src/conversations.rs", "Everyone"),
-        "pub use self::scope::{Everyone, Owner, OwnerScope};"
-    );
     assert_eq!(
         lines_with(&host, "src/conversations/states.rs", "Everyone"),
         "use super::Everyone;\ntype Scope = Everyone;"

@@ -556,7 +556,9 @@ impl Compiled {
         }
         let run = Run::of(command);
         let root = self.host.root().display();
-        assert_eq!(run.code, 0, "{command:?}, in {root}\n{}{}", run.stdout, run.stderr);
+        // Messages of cargo for programs are no help.
+        let printed: Vec<_> = run.stdout.lines().filter(|line| !line.starts_with('{')).collect();
+        assert_eq!(run.code, 0, "{command:?}, in {root}\n{}\n{}", printed.join("\n"), run.stderr);
         run
     }
 }
