@@ -364,6 +364,35 @@ fn the_owner_is_read_from_inside_the_type_of_its_id() {
     ");
 }
 
+#[test]
+fn the_page_about_scopes_shows_what_is_generated() {
+    let page = include_str!("../../docs/scopes.md");
+    let blocks: Vec<_> = page.split("```rust\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 8);
+    for pair in blocks.chunks(2) {
+        let generated = reading(pair[0], "");
+        let lines = generated.lines().filter(|line| !line.starts_with("use ")).map(str::trim_start);
+        let shown = pair[1].lines().map(str::trim_start);
+        assert_eq!(lines.collect::<Vec<_>>(), shown.collect::<Vec<_>>(), "{}", pair[0]);
+    }
+}
+
+#[test]
+fn the_page_about_groups_has_tables_that_are_found() {
+    let page = include_str!("../../docs/who-may-see-what.md");
+    let tables: Vec<_> = page.split("```sql\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    let scope = "pub struct Scope {\n    pub user_id: Option<i64>,\n    pub organization_id: Option<i64>,\n}\n";
+    let found = tables.iter().map(|tables| {
+        let host = Host::library().file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", scope);
+        let host = host.file("migrations/0001_users.up.sql", tables).file("migrations/0001_users.down.sql", "");
+        let run = host.generate("gen persistence conversations -s accounts::Scope --group-type organization");
+        assert!(!run.stdout.contains("Note:"), "{}", run.stdout);
+        let resolved = host.read(".sagents/conversations/resolved.toml");
+        resolved.lines().find(|line| line.starts_with("group-table")).unwrap().to_owned()
+    });
+    assert_eq!(found.collect::<Vec<_>>(), ["group-table = \"users\"", "group-table = \"memberships\""]);
+}
+
 /// The blocks of a section of the README, each with its language.
 fn blocks(section: &str) -> Vec<(&'static str, &'static str)> {
     let readme = include_str!("../../README.md");
