@@ -156,7 +156,7 @@ fn call() -> impl Strategy<Value = Call> {
         3 => (call_id(), decision).prop_map(|(id, decision)| Call::Decide(id, decision)),
         4 => (call_id(), text()).prop_map(|(id, content)| Call::Resolve(id, content)),
         1 => Just(Call::Housekeep),
-        4 => (text(), any::<bool>()).prop_map(|(text, aside)| Call::Save(text, aside)),
+        12 => (text(), any::<bool>()).prop_map(|(text, aside)| Call::Save(text, aside)),
         memberships() => Just(Call::Join),
         memberships() => Just(Call::Leave),
     ]
@@ -651,6 +651,11 @@ impl World {
         let list = self.context.list_conversations(&caller, list).await;
         let expected = model.list_of_group(number, order, u32::MAX, None);
         assert_eq!(sorted(rows(list)), sorted(Ok(expected)), "group {number}");
+        // Every text contains nothing.
+        let page = SearchPage::first().limit(u32::MAX);
+        let found = self.context.search_messages(&caller, "", page).await;
+        let expected = model.search_of_group(number, "", u32::MAX);
+        assert_eq!(sorted(rows(found)), sorted(Ok(expected)), "group {number}");
         let expected = match model.first_owner(number, id) {
             Some(owner) => self.seen(&scope(owner), id).await,
             None => ["Err(NotFound)"; 6].map(str::to_owned),
