@@ -79,7 +79,7 @@ enum Call {
     Resolve(String, String),
     /// Everything that is older than the conversation of this step.
     Housekeep,
-    /// An agent state with a message; the one that is there may be set aside.
+    /// An agent state with a message, which may be set aside for another one.
     Save(String, bool),
     Join,
     Leave,
@@ -473,12 +473,11 @@ impl World {
             }
             Call::Save(text, aside) => {
                 let state = state(&text);
-                let stored = context.load_agent_state(&scope, id).await;
-                let expect = match stored {
-                    Ok(stored) if aside => Expect::Unreadable(stored.revision),
-                    _ => Expect::Any,
-                };
-                let answer = context.save_agent_state(&scope, id, &state, expect).await;
+                let save = |expect| context.save_agent_state(&scope, id, &state, expect);
+                let mut answer = save(Expect::Any).await;
+                if let (Ok(revision), true) = (&answer, aside) {
+                    answer = save(Expect::Unreadable(*revision)).await;
+                }
                 let expected = model.touch(key, |_| Ok(Value::Null));
                 (rows(answer.map(drop)), expected)
             }
