@@ -22,16 +22,15 @@ pub fn statements(context: &str) -> Vec<String> {
             Some(&body[..ends.filter_map(|end| body.find(end)).min()? + 2])
         })
     });
-    // A constant may have several statements.
     let texts = constants.map(|body| text(body, &columns));
+    let verbs = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
+    let texts = texts.filter(|text| verbs.iter().any(|verb| text.starts_with(verb)));
+    // A constant may have several statements.
     let statements = texts.flat_map(|text| {
         let statements: Vec<_> = text.split(';').map(|text| text.trim().to_owned()).collect();
         statements
     });
-    let verbs = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
-    statements
-        .filter(|text| verbs.iter().any(|verb| text.starts_with(verb)))
-        .collect()
+    statements.collect()
 }
 
 /// The lists of columns, by the macros that hold them.
