@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use my_app::conversations::{Conversation, DisplayMessage, NewConversation, NewDisplayMessage, ToolStatus};
 use serde_json::{Map, Value, json};
-use sqlx::postgres::{PgPool, PgRow};
+use sqlx::postgres::{PgConnection, PgPool, PgRow};
 use sqlx::types::Json;
 use sqlx::{FromRow as _, Postgres, Row as _, Transaction};
 use uuid::Uuid;
@@ -407,6 +407,7 @@ impl ByHand {
 
     pub async fn restore_unreadable(&self, conversation_id: Uuid, epoch: i64) -> i64 {
         let mut tx = self.lock(conversation_id).await;
+        assert!(of_aside(&mut tx, conversation_id).await.is_none());
         let move_aside = sqlx::query(
             "WITH kept AS (
                  INSERT INTO sagents_unreadable_states (user_id, conversation_id, epoch, data, set_aside_at)
@@ -441,6 +442,7 @@ impl ByHand {
 
     pub async fn discard_unreadable(&self, conversation_id: Uuid, epoch: i64) {
         let mut tx = self.lock(conversation_id).await;
+        assert!(of_aside(&mut tx, conversation_id).await.is_none());
         let discard = sqlx::query(
             "WITH messages AS (
                  DELETE FROM sagents_agent_messages WHERE user_id = $1 AND conversation_id = $2 AND epoch = (
@@ -463,4 +465,16 @@ impl ByHand {
         lock.bind(USER).bind(conversation_id).bind(Utc::now()).execute(&mut *tx).await.unwrap();
         tx
     }
+}
+
+/// What the first version has set aside, if rows belong to it.
+async fn of_aside(connection: &mut PgConnection, conversation_id: Uuid) -> Option<PgRow> {
+    let select = sqlx::query(
+        "SELECT s.data, s.unreadable_data FROM sagents_agent_states s
+         WHERE s.user_id = $1 AND s.conversation_id = $2 AND s.unreadable_data IS NOT NULL AND EXISTS (
+             SELECT 1 FROM sagents_agent_messages m
+             WHERE m.user_id = $1 AND m.conversation_id = $2 AND m.epoch = s.epoch
+         )",
+    );
+    select.bind(USER).bind(conversation_id).fetch_optional(connection).await.unwrap()
 }

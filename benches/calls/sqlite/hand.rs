@@ -309,6 +309,7 @@ impl ByHand {
     pub async fn restore_unreadable(&self, conversation_id: Uuid, epoch: i64) -> i64 {
         let mut tx = self.begin().await;
         touch(&mut tx, conversation_id).await;
+        assert!(of_aside(&mut tx, conversation_id).await.is_none());
         let keep = sqlx::query(
             "INSERT INTO sagents_unreadable_states (user_id, conversation_id, epoch, data, set_aside_at)
              SELECT user_id, conversation_id, epoch, data, $3 FROM sagents_agent_states
@@ -343,6 +344,7 @@ impl ByHand {
     pub async fn discard_unreadable(&self, conversation_id: Uuid, epoch: i64) {
         let mut tx = self.begin().await;
         touch(&mut tx, conversation_id).await;
+        assert!(of_aside(&mut tx, conversation_id).await.is_none());
         for discard in [
             "DELETE FROM sagents_agent_messages WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3",
             "DELETE FROM sagents_unreadable_states WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3",
@@ -356,6 +358,18 @@ impl ByHand {
     async fn begin(&self) -> Transaction<'static, Sqlite> {
         self.0.begin_with("BEGIN IMMEDIATE").await.unwrap()
     }
+}
+
+/// What the first version has set aside, if rows belong to it.
+async fn of_aside(connection: &mut SqliteConnection, conversation_id: Uuid) -> Option<SqliteRow> {
+    let select = sqlx::query(
+        "SELECT s.data, s.unreadable_data FROM sagents_agent_states s
+         WHERE s.user_id = $1 AND s.conversation_id = $2 AND s.unreadable_data IS NOT NULL AND EXISTS (
+             SELECT 1 FROM sagents_agent_messages m
+             WHERE m.user_id = $1 AND m.conversation_id = $2 AND m.epoch = s.epoch
+         )",
+    );
+    select.bind(USER).bind(conversation_id).fetch_optional(connection).await.unwrap()
 }
 
 async fn touch(connection: &mut SqliteConnection, id: Uuid) {

@@ -183,6 +183,7 @@ impl Store {
             .fetch_all(&mut *search)
             .await?;
 {%- endif %}
+        search.end().await?;
         Ok(found)
     }
 }
