@@ -46,59 +46,79 @@ struct Cost {
 }
 
 async fn two_new_messages(ours: &Conversations, hand: &ByHand) {
-    let (rows, column) = (costs(ours, hand, Way::Rows).await, costs(ours, hand, Way::OneColumn).await);
-    line(["two new messages in", "rows", "to 10", "log bytes", "to 10", "target", "one column", "log bytes"]);
-    println!("{}", "-".repeat(103));
-    for (((messages, _), rows_cost), column) in SAVED.into_iter().zip(&rows).zip(&column) {
+    let costs = costs(ours, hand).await;
+    let [(first, _), ..] = &costs[..] else { return };
+    line(["two new messages in", "rows", "to 10", "log bytes", "to 10", "target", "one column", "log bytes", "ratio"]);
+    println!("{}", "-".repeat(110));
+    for ((messages, _), (rows, column)) in SAVED.into_iter().zip(&costs) {
         line([
             &format!("a conversation of {messages}"),
-            &micros(rows_cost.time),
-            &format!("{:.2}", rows_cost.time.as_secs_f64() / rows[0].time.as_secs_f64()),
-            &rows_cost.log.to_string(),
-            &format!("{:.2}", rows_cost.log as f64 / rows[0].log as f64),
+            &micros(rows.time),
+            &ratio(rows.time, first.time),
+            &rows.log.to_string(),
+            &format!("{:.2}", rows.log as f64 / first.log as f64),
             FLAT,
             &micros(column.time),
             &column.log.to_string(),
+            &ratio(rows.time, column.time),
         ]);
     }
     println!();
 }
 
-/// The lengths take turns. Every save has two more messages than the one before: what did not change would cost `SQLite`
-/// less. Long conversations grow by that; short ones are new in each round.
-async fn costs(ours: &Conversations, hand: &ByHand, way: Way) -> Vec<Cost> {
-    let mut conversations = Vec::new();
-    for (messages, _) in SAVED {
-        conversations.push(Conversation::new(ours, hand, way, messages).await);
-    }
-    settle(&hand.0).await;
-    let mut times = [const { Vec::new() }; SAVED.len()];
-    let mut logs = [const { Vec::new() }; SAVED.len()];
-    for round in 0..=SAVED[0].1[way as usize] + LOGGED {
-        for (n, (messages, rounds)) in SAVED.into_iter().enumerate() {
-            let rounds = rounds[way as usize];
-            if round > rounds + LOGGED.min(rounds) {
-                continue;
-            }
-            let conversation = &mut conversations[n];
-            if messages < 1_000 {
-                *conversation = Conversation::new(ours, hand, way, messages).await;
-            }
-            conversation.state.add_messages(state(2).messages);
-            if round > rounds {
-                logs[n].push(logged(&hand.0, conversation.save(ours, hand)).await);
-                continue;
-            }
-            let start = Instant::now();
-            conversation.save(ours, hand).await;
-            let time = start.elapsed();
-            // The first round warms up.
-            if round > 0 {
-                times[n].push(time);
-            }
+/// The lengths and the two ways take turns. Every save has two more messages than the one before: what did not change
+/// would cost `SQLite` less. Long conversations grow by that; short ones are new in each round.
+async fn costs(ours: &Conversations, hand: &ByHand) -> Vec<(Cost, Cost)> {
+    const WAYS: [Way; 2] = [Way::Rows, Way::OneColumn];
+
+    let mut series = Vec::new();
+    for (messages, rounds) in SAVED {
+        for (way, rounds) in WAYS.into_iter().zip(rounds) {
+            let conversation = Conversation::new(ours, hand, way, messages).await;
+            series.push(Series { messages, rounds, conversation, times: Vec::new(), logs: Vec::new() });
         }
     }
-    times.into_iter().zip(logs).map(|(times, logs)| Cost { time: median(times), log: median(logs) }).collect()
+    settle(&hand.0).await;
+    let longest = series.iter().map(Series::length).max().unwrap_or(0);
+    for round in 0..=longest {
+        for series in series.iter_mut().filter(|series| round <= series.length()) {
+            series.save(round, ours, hand).await;
+        }
+    }
+    let mut costs = series.into_iter().map(|Series { times, logs, .. }| Cost { time: median(times), log: median(logs) });
+    std::iter::from_fn(|| costs.next().zip(costs.next())).collect()
+}
+
+/// The saves of one length in one way.
+struct Series {
+    messages: usize,
+    rounds: usize,
+    conversation: Conversation,
+    times: Vec<Duration>,
+    logs: Vec<u64>,
+}
+
+impl Series {
+    /// How many rounds it has, behind one to warm up.
+    fn length(&self) -> usize {
+        self.rounds + LOGGED.min(self.rounds)
+    }
+
+    async fn save(&mut self, round: usize, ours: &Conversations, hand: &ByHand) {
+        if self.messages < 1_000 {
+            self.conversation = Conversation::new(ours, hand, self.conversation.way, self.messages).await;
+        }
+        self.conversation.state.add_messages(state(2).messages);
+        if round > self.rounds {
+            self.logs.push(logged(&hand.0, self.conversation.save(ours, hand)).await);
+            return;
+        }
+        let start = Instant::now();
+        self.conversation.save(ours, hand).await;
+        if round > 0 {
+            self.times.push(start.elapsed());
+        }
+    }
 }
 
 /// A conversation with the state that was saved in it last.
@@ -199,6 +219,10 @@ fn micros(time: Duration) -> String {
     format!("{:.1} µs", time.as_secs_f64() * 1e6)
 }
 
-fn line([name, time, of_time, log, of_log, target, snapshot, snapshot_log]: [&str; 8]) {
-    println!("{name:<25}{time:>11}{of_time:>7}{log:>11}{of_log:>7}{target:>9}{snapshot:>17}{snapshot_log:>16}");
+fn ratio(one: Duration, other: Duration) -> String {
+    format!("{:.2}", one.as_secs_f64() / other.as_secs_f64())
+}
+
+fn line([name, time, of_time, log, of_log, target, snapshot, snapshot_log, ratio]: [&str; 9]) {
+    println!("{name:<25}{time:>11}{of_time:>7}{log:>11}{of_log:>7}{target:>9}{snapshot:>17}{snapshot_log:>16}{ratio:>7}");
 }

@@ -22,6 +22,8 @@ pub struct Rows {
     pub header: String,
     /// The number of messages. Rows from this position on are to be deleted.
     pub count: i32,
+    /// `false` if there are no rows to be deleted.
+    pub may_be_shorter: bool,
     /// The rows to write, by position.
     pub changed: Vec<Row>,
     /// `None` if `changed` has a row for every position. Otherwise the [`SavePoint::write_id`] of
@@ -63,6 +65,10 @@ impl State {
     /// [`TooDeep`] if a value is nested too deeply to be read back.
     pub fn to_rows(&self, conversation_id: Uuid, expect: Expect) -> Result<Rows, TooDeep> {
         let known = self.stored_messages.at(conversation_id, expect);
+        let may_be_shorter = match &known {
+            Some((_, stored)) => self.messages.len() < stored.len(),
+            None => expect != Expect::NOTHING,
+        };
         let positions = match &known {
             Some((_, stored)) => self.messages.changed_since(stored),
             None => (0..self.messages.len()).collect(),
@@ -80,6 +86,7 @@ impl State {
         Ok(Rows {
             header: serializer::header_to_text(self)?,
             count: number(self.messages.len()),
+            may_be_shorter,
             changed,
             base: known.map(|(point, _)| point.write_id),
             messages: self.messages.clone(),
@@ -150,35 +157,72 @@ pub struct StoredRow<'a> {
     pub data: &'a [u8],
 }
 
+/// Reads stored messages as they arrive, in batches: a parser for each would allocate its memory.
+#[derive(Debug, Default)]
+pub struct RowReader {
+    read: Vec<ReadRow>,
+    /// The messages that are not read yet, one behind the other.
+    texts: Vec<u8>,
+    /// For each of them its position, its id, and where its text ends.
+    unread: Vec<(i32, Uuid, usize)>,
+}
+
 /// A stored message that was read, or could not be.
 #[derive(Debug)]
-pub struct ReadRow {
+struct ReadRow {
     position: i32,
     message_id: Uuid,
     message: Result<Message, ReadError>,
 }
 
-impl StoredRow<'_> {
-    /// Reads the message. A store calls it for every row as it arrives.
-    #[must_use]
-    pub fn read(self) -> ReadRow {
-        let index = usize::try_from(self.position).unwrap_or_default();
-        ReadRow {
-            position: self.position,
-            message_id: self.message_id,
-            message: serializer::message_from_bytes(self.data, index),
+impl RowReader {
+    /// Takes a message. Messages may come in any order.
+    pub fn push(&mut self, row: StoredRow<'_>) {
+        const BATCH: usize = 32 * 1024;
+
+        self.texts.extend_from_slice(row.data);
+        self.unread.push((row.position, row.message_id, self.texts.len()));
+        if self.texts.len() > BATCH {
+            self.read_batch();
         }
+    }
+
+    fn read_batch(&mut self) {
+        let mut batch = serde_json::Deserializer::from_slice(&self.texts).into_iter();
+        let (mut start, mut is_whole) = (0, true);
+        for (position, message_id, end) in self.unread.drain(..) {
+            let message = batch.next().and_then(Result::ok);
+            let message = message.filter(|_| is_whole && batch.byte_offset() == end);
+            is_whole = message.is_some();
+            let message = message.map_or_else(
+                // Damaged, or behind a damaged one. Alone it is read with the place of the error.
+                || {
+                    let index = usize::try_from(position).unwrap_or_default();
+                    serializer::message_from_bytes(&self.texts[start..end], index)
+                },
+                Ok,
+            );
+            start = end;
+            self.read.push(ReadRow {
+                position,
+                message_id,
+                message,
+            });
+        }
+        self.texts.clear();
     }
 }
 
 impl HeaderState {
-    /// The state with its messages, which may come in any order. It remembers them.
+    /// The state with its messages. It remembers them.
     ///
     /// # Errors
     ///
     /// [`ReadError::Damaged`] if a message could not be read or is missing, or there are too many.
-    pub fn finish(self, mut rows: Vec<ReadRow>, point: SavePoint) -> Result<State, ReadError> {
+    pub fn finish(self, mut rows: RowReader, point: SavePoint) -> Result<State, ReadError> {
         let Self { state, count } = self;
+        rows.read_batch();
+        let mut rows = rows.read;
         let found = rows.len();
         rows.sort_unstable_by_key(|row| row.position);
         let mut messages = Messages::new();

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::messages::{Edit, edit, message};
 use crate::sagents::serializer::{self, read_stored};
-use crate::sagents::stored::{Header, Row, Rows, SavePoint, StoredRow};
+use crate::sagents::stored::{Header, Row, RowReader, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Message, Messages, ReadError, Revision, State, TooDeep, ToolResult};
 use crate::{golden, strategies};
 
@@ -63,11 +63,12 @@ impl Stored {
         let Header::Rows(header) = read_stored("agent", self.header.as_bytes())? else {
             panic!("the header has messages inside: {}", self.header);
         };
-        let read = |(&position, (message_id, data)): (&i32, &(Uuid, String))| {
-            StoredRow { position, message_id: *message_id, data: data.as_bytes() }.read()
-        };
+        let mut rows = RowReader::default();
         // The order in which they arrive does not matter.
-        header.finish(self.rows.iter().rev().map(read).collect(), self.point())
+        for (&position, (message_id, data)) in self.rows.iter().rev() {
+            rows.push(StoredRow { position, message_id: *message_id, data: data.as_bytes() });
+        }
+        header.finish(rows, self.point())
     }
 }
 
@@ -400,7 +401,7 @@ fn the_todos_are_read_without_the_rows() {
 #[test]
 fn damage_is_reported_with_its_place() {
     type Damage = fn(&mut Stored);
-    let cases: [(&str, Damage); 11] = [
+    let cases: [(&str, Damage); 14] = [
         ("state.messages: expected 5 rows, found 4", |stored| drop(stored.rows.remove(&4))),
         ("state.messages: expected 5 rows, found 6", |stored| drop(stored.rows.insert(5, stored.rows[&0].clone()))),
         ("state.messages: expected 5 rows, found 0", |stored| stored.rows.clear()),
@@ -416,6 +417,20 @@ fn damage_is_reported_with_its_place() {
         }),
         ("state.messages[3]: invalid JSON: EOF while parsing an object at line 1 column 1", |stored| {
             stored.rows.get_mut(&3).unwrap().1 = "{".into();
+        }),
+        // Rows are read in batches, from the last to the first here.
+        ("state.messages[3]: invalid JSON: trailing characters at line 1 column 17", |stored| {
+            stored.rows.get_mut(&3).unwrap().1 = r#"{"role":"user"} {"role":"user"}"#.into();
+        }),
+        ("state.messages[2]: invalid JSON: expected value at line 1 column 1", |stored| {
+            let text = &mut stored.rows.get_mut(&3).unwrap().1;
+            let end = text.split_off(10);
+            stored.rows.get_mut(&2).unwrap().1 = end;
+        }),
+        ("state.messages[2]: invalid JSON: EOF while parsing a value at line 1 column 0", |stored| {
+            let text = stored.rows[&3].1.repeat(2);
+            stored.rows.get_mut(&3).unwrap().1 = text;
+            stored.rows.get_mut(&2).unwrap().1.clear();
         }),
         ("state.messages: expected an object, found an array", |stored| {
             stored.header = stored.header.replace(r#"{"count":5}"#, "[]");

@@ -1,5 +1,7 @@
 //! The statements of the generated context for SQLite, as one would write them for this one host.
 
+use std::time::{Duration, Instant};
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use my_app::conversations::{
     ContentType, Conversation, DisplayMessage, NewConversation, NewDisplayMessage, ToolStatus,
@@ -164,7 +166,14 @@ impl ByHand {
              ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $4",
         );
         let search = search.bind(USER).bind(format!("%{text}%")).bind(format!("*{exact}*")).bind(20_i64);
-        search.fetch_all(&self.0).await.unwrap()
+        // As every search should, it ends in time.
+        let mut connection = self.0.acquire().await.unwrap();
+        let start = Instant::now();
+        let in_time = move || start.elapsed() < Duration::from_secs(5);
+        connection.lock_handle().await.unwrap().set_progress_handler(256, in_time);
+        let found = search.fetch_all(&mut *connection).await.unwrap();
+        connection.lock_handle().await.unwrap().remove_progress_handler();
+        found
     }
 
     pub async fn change_tool_call(

@@ -1,5 +1,4 @@
-//! Who may use a connection, and when: the writers of a conversation one after the other, and a few
-//! searches.
+//! Who may use a connection, and when: three writers of a conversation at a time, and a few searches.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,7 +10,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection as _, Executor as _, Postgres};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex as Queue, OwnedMutexGuard};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -26,40 +25,50 @@ const LONGEST_REST: Duration = Duration::from_secs(45);
 /// A conversation that is written to, or without an id the searches of a caller.
 type Place = (Reach, Option<Uuid>);
 
-/// The calls that work at a place or wait for it, in their order.
+/// The calls that work at a place or wait for it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Turns(Arc<Mutex<HashMap<Place, Weak<Queue<Entry>>>>>);
-
-/// A turn at a place. The next call has its turn when this is dropped.
-pub(super) type Turn = OwnedMutexGuard<Entry>;
+pub(super) struct Turns(Arc<Mutex<HashMap<Place, Weak<Queue>>>>);
 
 impl Turns {
     pub(super) async fn take(&self, reach: &Reach, conversation_id: Option<Uuid>) -> Result<Turn> {
         let queue = self.queue((reach.clone(), conversation_id));
-        in_time(queue.lock_owned()).await
+        let permit = in_time(Arc::clone(&queue.permits).acquire_owned()).await?;
+        let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
+        Ok(Turn { _permit: permit, _queue: queue })
     }
 
-    fn queue(&self, place: Place) -> Arc<Queue<Entry>> {
+    fn queue(&self, place: Place) -> Arc<Queue> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = places.get(&place).and_then(Weak::upgrade) {
             return queue;
         }
-        let turns = self.clone();
-        let entry = Entry { turns, place: place.clone() };
-        let queue = Arc::new(Queue::new(entry));
+        // While one writer has the conversation's row, the next ones wait for it on the server.
+        let at_once = if place.1.is_some() { 3 } else { 1 };
+        let queue = Arc::new(Queue {
+            permits: Arc::new(Semaphore::new(at_once)),
+            turns: self.clone(),
+            place: place.clone(),
+        });
         drop(places.insert(place, Arc::downgrade(&queue)));
         queue
     }
 }
 
-/// Removes a place when no call is there any more.
+/// A turn at a place. The next call has its turn when this is dropped.
+pub(super) struct Turn {
+    _permit: OwnedSemaphorePermit,
+    _queue: Arc<Queue>,
+}
+
+/// The calls at one place. It is removed with the last of them.
 #[derive(Debug)]
-pub(super) struct Entry {
+struct Queue {
+    permits: Arc<Semaphore>,
     turns: Turns,
     place: Place,
 }
 
-impl Drop for Entry {
+impl Drop for Queue {
     fn drop(&mut self) {
         let mut places = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Another call may have come, and made it again.

@@ -13,7 +13,7 @@ use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Resul
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
-use crate::sagents::stored::{self, Header, Rows, SavePoint, StoredRow};
+use crate::sagents::stored::{self, Header, RowReader, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, State, Todo};
 
 /// What a save finds. Without a state, the revision is 0.
@@ -148,12 +148,12 @@ impl Store {
 {%- endif %};
 {%- endif %}
         // Messages are read as their rows arrive.
-        let (mut header, mut messages) = (None, Vec::new());
+        let (mut header, mut messages) = (None, RowReader::default());
         query
             .try_map(|row: PgRow| {
                 match row.try_get(0)? {
                     None => header = Some(row),
-                    Some(position) => messages.push(message(position, &row)?.read()),
+                    Some(position) => messages.push(message(position, &row)?),
                 }
                 Ok(())
             })
@@ -477,14 +477,15 @@ async fn save(
     // The revision is compared twice. The first time a save that must fail changes nothing, also
     // one that leaves out rows which another save has changed. The second time decides: the upsert
     // sees what a concurrent writer has saved since.
-    const SAVE: &str = r#"
+    macro_rules! saved {
+        () => { r#"
         WITH conversation AS (
             UPDATE {{ conversations }} AS c
             SET updated_at = greatest(c.updated_at, $5::timestamptz)
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid AND $6::bigint = coalesce((
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $11 AND {% endif %}c.id = $1::uuid AND $6::bigint = coalesce((
                 SELECT s.revision FROM {{ agent_states }} AS s
-                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $12 AND {% endif %}s.conversation_id = $1::uuid
-                  AND s.write_id = coalesce($11::uuid, s.write_id)
+                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $11 AND {% endif %}s.conversation_id = $1::uuid
+                  AND s.write_id = coalesce($10::uuid, s.write_id)
             ), 0)
             RETURNING c.id, $6::bigint AS revision{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
         ), saved AS (
@@ -511,17 +512,24 @@ async fn save(
                 AS n (position, message_id, data)
             ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, epoch, position) DO UPDATE
             SET message_id = excluded.message_id, data = excluded.data
-        ), truncated AS (
+        )"# };
+    }
+    const SAVE: &str = concat!(saved!(), r#"
+        SELECT s.revision FROM saved AS s"#);
+    // Looking for rows to delete would be a third of the time of other saves.
+    const SAVE_SHORTER: &str = concat!(saved!(), r#", truncated AS (
             DELETE FROM {{ agent_messages }} AS m
-            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
-              AND m.epoch = (SELECT s.epoch FROM saved AS s) AND m.position >= $10::integer
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1::uuid
+              AND m.epoch = (SELECT s.epoch FROM saved AS s)
+              AND m.position >= ($4::json #>> '{state,messages,count}')::integer
         )
-        SELECT s.revision FROM saved AS s"#;
+        SELECT s.revision FROM saved AS s"#);
 
     let positions: Vec<_> = rows.changed.iter().map(|row| row.position).collect();
     let message_ids: Vec<_> = rows.changed.iter().map(|row| row.message_id).collect();
     let data: Vec<_> = rows.changed.iter().map(|row| row.data.as_str()).collect();
-    let revision: Option<i64> = sqlx::query_scalar(SAVE)
+    let statement = if rows.may_be_shorter { SAVE_SHORTER } else { SAVE };
+    let revision: Option<i64> = sqlx::query_scalar(statement)
         .bind(conversation_id)
         .bind(serializer::stored_version())
         .bind(write_id)
@@ -531,7 +539,6 @@ async fn save(
         .bind(&positions)
         .bind(&message_ids)
         .bind(&data)
-        .bind(rows.count)
         .bind(rows.base)
 {%- if owner.is_some() %}
         .bind(owner.id())

@@ -15,7 +15,7 @@ use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::{Store, retry, timestamp};
 use crate::sagents::serializer::{self, ReadError};
-use crate::sagents::stored::{self, Header, Rows, SavePoint, StoredRow};
+use crate::sagents::stored::{self, Header, RowReader, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, State, Todo};
 
 /// What a save finds. Without a state, the revision is 0.
@@ -400,12 +400,12 @@ async fn read_state(
 {%- endif %};
 {%- endif %}
     // Messages are read as their rows arrive.
-    let (mut header, mut messages) = (None, Vec::new());
+    let (mut header, mut messages) = (None, RowReader::default());
     query
         .try_map(|row: SqliteRow| {
             match row.try_get(0)? {
                 None => header = Some(row),
-                Some(position) => messages.push(message(position, &row)?.read()),
+                Some(position) => messages.push(message(position, &row)?),
             }
             Ok(())
         })

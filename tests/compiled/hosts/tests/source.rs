@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Every constant of a context that is an SQL statement, with the columns put in.
+/// Every constant of a context that is an SQL statement, with the parts put in.
 pub fn statements(context: &str) -> Vec<String> {
     let store = &Path::new("src").join(context).join("store");
     let read = |path: &Path| fs::read_to_string(path).unwrap();
-    let columns = columns(&read(&store.join("rows.rs")));
     let mut sources = vec![read(&store.with_extension("rs"))];
     sources.extend(
         fs::read_dir(store)
             .unwrap()
             .map(|entry| read(&entry.unwrap().path())),
     );
+    let parts = sources.iter().flat_map(|source| parts(source)).collect();
     let constants = sources.iter().flat_map(|source| {
         let bodies = source.split(": &str =").skip(1);
         bodies.filter_map(|body| {
@@ -22,7 +22,7 @@ pub fn statements(context: &str) -> Vec<String> {
             Some(&body[..ends.filter_map(|end| body.find(end)).min()? + 2])
         })
     });
-    let texts = constants.map(|body| text(body, &columns));
+    let texts = constants.map(|body| text(body, &parts));
     let verbs = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
     let texts = texts.filter(|text| verbs.iter().any(|verb| text.starts_with(verb)));
     // A constant may have several statements.
@@ -33,9 +33,9 @@ pub fn statements(context: &str) -> Vec<String> {
     statements.collect()
 }
 
-/// The lists of columns, by the macros that hold them.
-fn columns(rows: &str) -> BTreeMap<String, String> {
-    let macros = rows.split("macro_rules! ").skip(1);
+/// The parts of statements, by the macros that hold them: columns, or what two statements share.
+fn parts(source: &str) -> BTreeMap<String, String> {
+    let macros = source.split("macro_rules! ").skip(1);
     macros
         .map(|text| {
             let (name, rest) = text.split_once(' ').unwrap();
@@ -45,10 +45,10 @@ fn columns(rows: &str) -> BTreeMap<String, String> {
 }
 
 /// A literal, or what `concat!` makes of several.
-fn text(body: &str, columns: &BTreeMap<String, String>) -> String {
+fn text(body: &str, parts: &BTreeMap<String, String>) -> String {
     let mut body = body.to_owned();
-    for (name, list) in columns {
-        body = body.replace(name, &format!("r#\"{list}\"#"));
+    for (name, part) in parts {
+        body = body.replace(name, &format!("r#\"{part}\"#"));
     }
     literals(&body).concat().trim().to_owned()
 }
