@@ -1,4 +1,4 @@
-//! Who may use a connection, and when: three writers of a conversation at a time, and a few searches.
+//! Who may use a connection, and when: four writers of a conversation at a time, and a few searches.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -43,7 +43,7 @@ impl Turns {
             return queue;
         }
         // While one writer has the conversation's row, the next ones wait for it on the server.
-        let at_once = if place.1.is_some() { 3 } else { 1 };
+        let at_once = if place.1.is_some() { 4 } else { 1 };
         let queue = Arc::new(Queue {
             permits: Arc::new(Semaphore::new(at_once)),
             turns: self.clone(),
