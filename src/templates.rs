@@ -42,6 +42,7 @@ impl Context {
             group,
             prefix,
             database,
+            database_shown_by: _,
             migrations: _,
             tests,
             wire: _,
@@ -741,6 +742,25 @@ pub fn runtime() -> Files {
         "stored",
         "todo"
     )
+}
+
+#[derive(Template)]
+#[template(path = "migration/sea_orm.rs", escape = "none")]
+struct RustMigration<'a> {
+    up: &'a str,
+    down: &'a str,
+    /// As many as the texts need around them.
+    hashes: String,
+}
+
+/// A migration in Rust that runs some SQL.
+pub fn rust_migration(up: &str, down: &str) -> String {
+    let is_inside = |hashes: &String| [up, down].iter().any(|sql| sql.contains(&format!("\"{hashes}")));
+    let mut hashes = "#".to_owned();
+    while is_inside(&hashes) {
+        hashes.push('#');
+    }
+    render(&RustMigration { up, down, hashes })
 }
 
 /// The `main` of a new package.

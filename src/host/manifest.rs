@@ -10,6 +10,8 @@ mod version;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use camino::{Utf8Path, Utf8PathBuf};
 use semver::Version;
 use toml_edit::{Document, Item, TableLike};
@@ -105,6 +107,14 @@ impl Manifest {
             postgres: has("postgres"),
             mysql: has("mysql"),
         })
+    }
+
+    /// The features of a dependency that are on, as far as they are known; nothing if the package does not have it.
+    pub fn features(&self, package: &str) -> Option<BTreeSet<String>> {
+        let entries = self.find(NORMAL, package).into_iter();
+        let mut entries =
+            entries.chain(self.for_targets(NORMAL, package).into_iter().map(|(_, entry)| entry)).peekable();
+        entries.peek().is_some().then(|| entries.flat_map(|entry| entry.features(true)).collect())
     }
 
     /// The crates that the package can name, as Rust code writes them.

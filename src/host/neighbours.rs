@@ -35,6 +35,17 @@ pub fn crates(metadata: &Metadata, package: &Package, own: &Crate, root: &Utf8Pa
     crates
 }
 
+/// The roots of the workspace's crates that depend on sea-orm-migration.
+pub fn migrators(metadata: &Metadata, root: &Utf8Path) -> Vec<Utf8PathBuf> {
+    let depends =
+        |package: &&Package| package.dependencies.iter().any(|dependency| dependency.name == "sea-orm-migration");
+    let targets = metadata.packages.iter().filter(depends).filter_map(|package| {
+        let library = package.targets.iter().find(|target| target.is_lib());
+        library.or_else(|| package.targets.iter().find(|target| target.is_bin()))
+    });
+    targets.map(|target| relative(root, &target.src_path)).collect()
+}
+
 /// The dependencies of a package that are given by a path, by the name that its code uses.
 fn paths(package: &Package) -> Vec<(String, Utf8PathBuf)> {
     let normal = package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal);
@@ -65,7 +76,7 @@ fn library(metadata: &Metadata, directory: &Utf8Path) -> Option<(Utf8PathBuf, Ve
 }
 
 /// A file as it is named from a directory.
-fn relative(from: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
+pub(super) fn relative(from: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
     let shared = from.components().zip(file.components()).take_while(|(one, other)| one == other).count();
     let up = std::iter::repeat_n("..", from.components().count() - shared);
     up.chain(file.components().skip(shared).map(|part| part.as_str())).collect()
