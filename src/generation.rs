@@ -102,7 +102,8 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
     let is_first = last.files == Files::default();
     Ok(Generation {
         resolved: options.resolved(),
-        database_shown_by: options.database_shown_by.clone(),
+        // Later runs know it.
+        database_shown_by: options.database_shown_by.clone().filter(|_| is_first),
         dropped: carried.dropped,
         notes: options.notes.iter().cloned().chain(notes(&plan, &last, host, &changes)).collect(),
         next: next::steps(host, path, &options, &plan, &last)?,

@@ -53,6 +53,8 @@ pub struct Options {
     pub wire: bool,
     /// sqlx under another name in the host's Cargo.toml.
     pub sqlx_name: Option<String>,
+    /// The host uses sea-orm, on the sqlx that the generated code is compiled with.
+    pub sea_orm: bool,
     /// How rows get another owner.
     pub backfill: Option<Backfill>,
     /// The migrations as they are, those of the context included.
@@ -161,6 +163,8 @@ impl Options {
         if !is_own {
             host.source(&context).check_scope(&scope)?;
         }
+        let sea_orm = sqlx.version.is_some() && sqlx.version == host.manifest.sqlx_of_sea_orm();
+        notes.extend((host.manifest.features("sea-orm").is_some() && !sea_orm).then_some(Note::OtherSqlx));
         let options = Self {
             scope_origin: match lookup {
                 _ if is_own => ScopeOrigin::Context,
@@ -176,6 +180,7 @@ impl Options {
             migrations: directory,
             tests: !no_tests.unwrap_or(false),
             wire: !no_wire.unwrap_or(false),
+            sea_orm,
             sqlx_name: sqlx.renamed,
             found,
             notes,

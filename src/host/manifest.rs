@@ -4,6 +4,7 @@
 
 mod edit;
 mod entry;
+mod sharing;
 mod splice;
 mod version;
 
@@ -25,6 +26,8 @@ pub struct Manifest {
     document: Document<String>,
     workspace: Option<(Utf8PathBuf, Document<String>)>,
     lock: Vec<(String, Version)>,
+    /// What Cargo.lock has for it.
+    sqlx_of_sea_orm: Option<Version>,
 }
 
 /// A crate that the generated code needs.
@@ -83,6 +86,7 @@ impl Manifest {
             document,
             workspace,
             lock: lock.map(version::locked_packages).unwrap_or_default(),
+            sqlx_of_sea_orm: lock.and_then(sharing::sqlx_of_sea_orm),
         })
     }
 
@@ -94,7 +98,7 @@ impl Manifest {
     pub fn sqlx(&self) -> Result<Sqlx> {
         self.refuse_some_targets(SQLX)?;
         let Some(entry) = self.find(NORMAL, SQLX).or_else(|| self.find(DEV, SQLX)).or_else(|| self.shared(SQLX)) else {
-            let version = self.locked_sqlx();
+            let version = self.sqlx_of_sea_orm().or_else(|| self.locked_sqlx());
             return Ok(Sqlx { version, renamed: None, sqlite: false, postgres: false, mysql: false });
         };
         let mut features = entry.features(true);

@@ -30,7 +30,12 @@ pub fn choose(given: Option<&str>, evidence: &[Evidence]) -> Result<Choice> {
                 return match product.supported() {
                     Some(database) => Ok(Choice { database, shown_by: Some(format!("{what} in {file}")) }),
                     None => Err(Failure::decision(format!(
-                        "{what} is used with MySQL here, and this version generates for SQLite and PostgreSQL"
+                        "{}, and this version generates for SQLite and PostgreSQL",
+                        if *file == "Cargo.toml" {
+                            format!("{what} is used with MySQL here")
+                        } else {
+                            format!("{what} in {file} is for MySQL")
+                        }
                     ))
                     .help("`--database sqlite` or `--database postgres` adds one beside it")),
                 };
@@ -94,7 +99,7 @@ mod tests {
             ),
             (
                 &[("sqlx", &[Mysql]), ("rusqlite", &[Sqlite])],
-                "sqlx is used with MySQL here, and this version generates for SQLite and PostgreSQL",
+                "sqlx in file is for MySQL, and this version generates for SQLite and PostgreSQL",
             ),
         ] {
             assert_eq!(chosen(evidence), expected);

@@ -31,6 +31,7 @@ pub fn step(step: &Step) -> Command {
         Step::Migrate { command, source, creates } => {
             let verb = if *creates { "creates" } else { "changes" };
             let source = quoted(source);
+            let is_loco = matches!(command, next::Command::Loco | next::Command::LocoBinary);
             let command = match command {
                 next::Command::Sqlx => format!("sqlx migrate run --source {source}"),
                 next::Command::Diesel => "diesel migration run".to_owned(),
@@ -41,7 +42,8 @@ pub fn step(step: &Step) -> Command {
                 next::Command::Loco => "cargo loco db migrate".to_owned(),
                 next::Command::LocoBinary => "cargo run -- db migrate".to_owned(),
             };
-            (command, format!("{verb} the tables in DATABASE_URL"))
+            let place = if is_loco { "the database of its configuration" } else { "DATABASE_URL" };
+            (command, format!("{verb} the tables in {place}"))
         }
         Step::DropOldOwner { context, columns } => (
             format!("sagents update {context} --drop-old-owner"),
@@ -90,6 +92,11 @@ pub fn note(note: &Note) -> String {
         }
         Note::InsideWorkspace(manifest) => {
             format!("The new package is inside the workspace of {manifest}: list it there under `members`.")
+        }
+        Note::OtherSqlx => {
+            "This project has another version of sqlx than its sea-orm is built on, so the context needs a \
+                            pool of its own: `connect` opens one."
+                .to_owned()
         }
         Note::Uncommitted(files) => format!("Merged into changes that were not committed: {}.", list(files)),
     }
