@@ -35,7 +35,7 @@ pub struct Host {
     /// The crates whose sources are on the disk, its own first.
     pub crates: Vec<Readable>,
     pub manifest: Manifest,
-    /// The roots of the crates in its workspace that depend on sea-orm-migration.
+    /// The roots of the crates that may have its migrations of sea-orm.
     pub migrators: Vec<Utf8PathBuf>,
     /// It has a binary.
     pub runs: bool,
@@ -79,7 +79,7 @@ impl Host {
         Ok(Self {
             manifest: Manifest::parse(manifest_path, &text, shared, lock.as_deref())?,
             crates: neighbours::crates(&metadata, package, &krate, &root),
-            migrators: neighbours::migrators(&metadata, &root),
+            migrators: neighbours::migrators(&metadata, package, &root),
             krate,
             package: package.name.to_string(),
             edition: package.edition.to_string(),

@@ -767,7 +767,7 @@ pub fn rust_migration(up: &str, down: &str) -> String {
     while is_inside(&hashes) {
         hashes.push('#');
     }
-    render(&RustMigration { up, down, hashes })
+    render(&RustMigration { up, down, hashes }) + "\n"
 }
 
 /// The `main` of a new package.

@@ -35,11 +35,17 @@ pub fn crates(metadata: &Metadata, package: &Package, own: &Crate, root: &Utf8Pa
     crates
 }
 
-/// The roots of the workspace's crates that depend on sea-orm-migration.
-pub fn migrators(metadata: &Metadata, root: &Utf8Path) -> Vec<Utf8PathBuf> {
-    let depends =
-        |package: &&Package| package.dependencies.iter().any(|dependency| dependency.name == "sea-orm-migration");
-    let targets = metadata.packages.iter().filter(depends).filter_map(|package| {
+/// The roots of the workspace's crates with migrations of sea-orm: the package itself and those that it depends on, or
+/// all if it uses sea-orm and depends on none.
+pub fn migrators(metadata: &Metadata, package: &Package, root: &Utf8Path) -> Vec<Utf8PathBuf> {
+    let depends = |package: &Package, name: &str| package.dependencies.iter().any(|other| other.name == name);
+    let all: Vec<_> = metadata.packages.iter().filter(|package| depends(package, "sea-orm-migration")).collect();
+    let is_used = |other: &Package| other.id == package.id || depends(package, &other.name);
+    let mut used: Vec<_> = all.iter().copied().filter(|other| is_used(other)).collect();
+    if used.is_empty() && depends(package, "sea-orm") {
+        used = all;
+    }
+    let targets = used.into_iter().filter_map(|package| {
         let library = package.targets.iter().find(|target| target.is_lib());
         library.or_else(|| package.targets.iter().find(|target| target.is_bin()))
     });

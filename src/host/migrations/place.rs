@@ -123,8 +123,11 @@ fn named(host: &Host, mentions: &[Mention], tool: &Tool) -> Result<Option<Utf8Pa
 
 /// The directory of diesel's migrations, if the host uses it.
 fn of_diesel(host: &Host, mentions: &[Mention]) -> Result<Option<Utf8PathBuf>> {
-    let settings = above(host).find(|up| host.tree.is_file(&up.join("diesel.toml")));
-    if settings.is_none() && host.manifest.features("diesel").is_none() {
+    let is_used = host.manifest.features("diesel").is_some();
+    // Those of a workspace are not for members that do not use it.
+    let mut settings = above(host).take(if is_used { usize::MAX } else { 1 });
+    let settings = settings.find(|up| host.tree.is_file(&up.join("diesel.toml")));
+    if settings.is_none() && !is_used {
         return Ok(None);
     }
     if host.manifest.features("diesel_migrations").is_some()
