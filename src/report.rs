@@ -317,7 +317,7 @@ fn remark(action: Action) -> &'static str {
         Action::Conflict => " (look for `<<<<<<<`)",
         Action::EjectedOutdated => " (it would have changed)",
         Action::Orphaned => " (not generated any more; it has your edits)",
-        Action::Altered => " (since it was emitted; sqlx refuses it where it ran)",
+        Action::Altered => " (since it was emitted; where it ran, it does not run again)",
         Action::Missing => " (it was emitted; restore it from version control)",
         _ => "",
     }

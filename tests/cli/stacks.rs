@@ -92,7 +92,7 @@ fn outline(run: &Run) -> String {
 fn added(host: &Host, line: &str) -> (Run, String) {
     let before = host.files();
     let run = host.generate(line);
-    let new = host.files().into_keys().filter(|path| !before.contains_key(path) && path.contains("igration"));
+    let new = host.files().into_keys().filter(|path| !before.contains_key(path) && path.contains("igrat"));
     let new = new.filter(|path| !path.contains(".sagents/"));
     let names = new.map(|path| path.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>());
     (run, names.collect::<Vec<_>>().join("\n"))
@@ -380,4 +380,41 @@ fn a_second_sqlite_is_refused() {
     exit 5
     ");
     rusqlite("0.35.0").generate(PLAIN);
+}
+
+#[test]
+fn migrations_of_sea_orm_may_be_in_the_package_itself() {
+    let host = host(
+        "sea-orm = { version = \"2.0\", features = [\"sqlx-sqlite\", \"runtime-tokio\"] }\nsea-orm-migration = \"2.0\"\n",
+    )
+    .file("src/main.rs", "mod auth;\nmod migrator;\n\nfn main() {\n    Migrator::up(&db, None);\n}\n")
+    .file("src/migrator/mod.rs", MIGRATOR)
+    .file("src/migrator/m20220101_000001_create_table.rs", CREATE_USERS);
+    let (run, names) = added(&host, PLAIN);
+    assert_snapshot!(outline(&run), @"
+    Generated crate::conversations: sqlite (sea-orm in Cargo.toml), owner user (user_id, i64), tables sagents_*
+    Next:
+      cargo run  # runs the new migration, by `Migrator::up` in src/main.rs
+    ");
+    assert_eq!(names, "src/migrator/m00000000_000000_create_sagents_persistence.rs");
+    assert!(host.read("src/migrator/mod.rs").contains("_create_sagents_persistence::Migration)"));
+    assert!(host.read("Cargo.toml").contains("sqlx = { version = \"0.9\""));
+    assert_eq!(host.sagents("check").code, 0, "{}", host.sagents("check").stdout);
+}
+
+#[test]
+fn a_member_of_a_workspace_is_not_taken_for_its_neighbour() {
+    let workspace = "[workspace]\nmembers = [\"app\", \"other\"]\nresolver = \"2\"\n";
+    let other = "\n[dependencies]\nsea-orm-migration = { version = \"1.1\", features = [\"sqlx-postgres\"] }\n";
+    let host = Host::empty()
+        .file("Cargo.toml", workspace)
+        .file("diesel.toml", "[migrations_directory]\ndir = \"other/migrations\"\n")
+        .file("other/Cargo.toml", &manifest("other", "2021", other))
+        .file("other/src/lib.rs", MIGRATOR)
+        .file("app/Cargo.toml", &manifest("app", "2021", ""))
+        .file("app/src/lib.rs", "pub mod auth;\n")
+        .file("app/src/auth.rs", "pub struct CurrentUser {\n    pub user_id: i32,\n}\n");
+    let (run, names) = added(&host, &format!("{PLAIN} --path app"));
+    assert!(run.stdout.contains(": sqlite, owner"), "{}", run.stdout);
+    assert!(names.starts_with("app/migrations/00000000000000_create_sagents_persistence"), "{names}");
 }

@@ -54,7 +54,7 @@ pub fn mentions(tree: &Tree, sources: &Utf8Path) -> Result<Vec<Mention>> {
     let mut mentions = Vec::new();
     for (file, is_test) in files.into_iter().filter(|(file, _)| file.extension() == Some("rs")) {
         let Ok(Some(text)) = tree.read(&file) else { continue };
-        if !text.contains("igrat") {
+        if !["migrate!", "migrations!", "Migrator::new", "sqlx::test("].iter().any(|call| text.contains(call)) {
             continue;
         }
         let Ok(tokens) = text.parse::<TokenStream>() else { continue };

@@ -1,5 +1,7 @@
 //! Diesel runs the migrations; the conversations have a pool of their own beside its connections.
 
+#![allow(clippy::unwrap_used, unused_results)]
+
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
