@@ -9,6 +9,7 @@ use crate::digest;
 use crate::failure::{Failure, Result};
 use crate::format::{Formatted, Formatter};
 use crate::host::Host;
+use crate::host::migrations::content_digest;
 use crate::memory::{self, Base, Conflict, Emitted, Files, Last, Left, Made, Rendered};
 use crate::merge::{self, merge};
 use crate::names::ModulePath;
@@ -25,6 +26,8 @@ pub struct Change {
     pub added: Vec<String>,
     /// The generator's own memory, which reports leave out.
     pub memory: bool,
+    /// A migration of this run.
+    pub migration: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -64,7 +67,7 @@ pub enum Action {
 
 impl Change {
     fn new(path: &Utf8Path, action: Action, before: Option<String>, after: String) -> Self {
-        Self { path: path.to_owned(), action, before, after, added: Vec::new(), memory: false }
+        Self { path: path.to_owned(), action, before, after, added: Vec::new(), memory: false, migration: false }
     }
 
     pub fn writes(&self) -> bool {
@@ -386,7 +389,8 @@ impl Comparison<'_> {
 
     /// A migration of this run.
     fn migration(&self, path: &Utf8Path, text: &str) -> Result<Change> {
-        self.owned(path, self.line_ends(text), self.unless_forced(Action::Foreign))
+        let change = self.owned(path, self.line_ends(text), self.unless_forced(Action::Foreign))?;
+        Ok(Change { migration: true, ..change })
     }
 
     /// Migrations of earlier runs that were altered or removed.
@@ -399,7 +403,7 @@ impl Comparison<'_> {
             let before = self.host.tree.read_disk(file)?;
             let action = match &before {
                 None => Action::Missing,
-                Some(text) if digest::of_text(text) == *digest => continue,
+                Some(text) if content_digest(file, text) == *digest => continue,
                 Some(_) => Action::Altered,
             };
             let after = before.clone().unwrap_or_default();

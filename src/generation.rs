@@ -49,6 +49,8 @@ impl<'a> Request<'a> {
 #[derive(Debug)]
 pub struct Generation {
     pub resolved: Resolved,
+    /// What shows that the database is the host's.
+    pub database_shown_by: Option<String>,
     /// Recorded options that do not hold any longer.
     pub dropped: Vec<Dropped>,
     pub notes: Vec<Note>,
@@ -100,6 +102,8 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
     let is_first = last.files == Files::default();
     Ok(Generation {
         resolved: options.resolved(),
+        // Later runs know it.
+        database_shown_by: options.database_shown_by.clone().filter(|_| is_first),
         dropped: carried.dropped,
         notes: options.notes.iter().cloned().chain(notes(&plan, &last, host, &changes)).collect(),
         next: next::steps(host, path, &options, &plan, &last)?,
@@ -187,8 +191,8 @@ fn is_as_created(last: &Last, wire: bool, host: &Host) -> Result<bool> {
 /// What the recorded options mean is of no interest while the tables are in doubt.
 fn refuse_broken_chain(context: &ModulePath, given: &Given, last: &Last, host: &Host) -> Result<()> {
     let Some(resolved) = &last.resolved else { return Ok(()) };
-    let directory = &options::migrations_directory(given.migrations.as_deref(), host)?;
-    let found = &migrations::read(&host.tree, directory, resolved.database)?;
+    let place = options::migrations_place(given.migrations.as_deref(), host, last)?;
+    let (directory, found) = (&place.directory, &migrations::read(&host.tree, &place, resolved.database)?);
     let krate = &names::crate_name(&host.package);
     chain::read(Scene { tree: &host.tree, krate, context, directory, found }, last).map(drop)
 }

@@ -56,11 +56,11 @@ pub struct Given {
     #[arg(long, value_name = "PREFIX", help_heading = "Database")]
     pub table_prefix: Option<String>,
 
-    /// The database: sqlite or postgres [default: the one that sqlx is used with, else sqlite]
+    /// The database: sqlite or postgres [default: the one that the project shows, else sqlite]
     #[arg(long, value_name = "NAME", help_heading = "Database")]
     pub database: Option<String>,
 
-    /// The directory of migrations [default: migrations]
+    /// The directory of migrations [default: where the project's own tool finds them]
     #[arg(long, value_name = "DIR", help_heading = "Database")]
     pub migrations: Option<Utf8PathBuf>,
 

@@ -1,6 +1,7 @@
 //! What the generator reads of a host: its package, the crate that gets the code, its sources and migrations. Nothing
 //! here writes.
 
+pub mod drivers;
 pub mod lints;
 pub mod manifest;
 pub mod migrations;
@@ -18,6 +19,7 @@ use cargo_metadata::{Edition, Metadata, Package, Target, TargetKind};
 use crate::change::{Action, Change};
 use crate::failure::{Failure, Result};
 use crate::host::manifest::Manifest;
+use crate::host::migrations::mention::{self, Mention};
 use crate::host::modules::Crate;
 use crate::host::source::{Readable, Source};
 use crate::io::{Place, Tools};
@@ -33,6 +35,8 @@ pub struct Host {
     /// The crates whose sources are on the disk, its own first.
     pub crates: Vec<Readable>,
     pub manifest: Manifest,
+    /// The roots of the crates that may have its migrations of sea-orm.
+    pub migrators: Vec<Utf8PathBuf>,
     /// It has a binary.
     pub runs: bool,
     /// The directory above which nothing is ever written.
@@ -75,6 +79,7 @@ impl Host {
         Ok(Self {
             manifest: Manifest::parse(manifest_path, &text, shared, lock.as_deref())?,
             crates: neighbours::crates(&metadata, package, &krate, &root),
+            migrators: neighbours::migrators(&metadata, package, &root),
             krate,
             package: package.name.to_string(),
             edition: package.edition.to_string(),
@@ -112,6 +117,7 @@ impl Host {
         Ok(Self {
             manifest: Manifest::parse(Utf8Path::new("Cargo.toml"), &overlay[0].1, None, None)?,
             crates: vec![Readable { krate: krate.clone(), dependencies: BTreeMap::new() }],
+            migrators: Vec::new(),
             krate,
             package,
             edition: EDITION.to_owned(),
@@ -168,9 +174,18 @@ impl Host {
 
     /// The first source file beside or below the crate's root that contains a text. What cannot be read is no source.
     pub fn mentions(&self, needle: &str) -> Result<Option<Utf8PathBuf>> {
-        let files = self.tree.sources(self.krate.root.parent().unwrap_or(Utf8Path::new("")))?;
+        let files = self.tree.sources(self.sources())?;
         let contains = |path: &Utf8PathBuf| matches!(self.tree.read(path), Ok(Some(text)) if text.contains(needle));
         Ok(files.into_iter().filter(|path| path.extension() == Some("rs")).find(contains))
+    }
+
+    /// Where its code names migrations.
+    pub fn migration_mentions(&self) -> Result<Vec<Mention>> {
+        mention::mentions(&self.tree, self.sources())
+    }
+
+    fn sources(&self) -> &Utf8Path {
+        self.krate.root.parent().unwrap_or(Utf8Path::new(""))
     }
 
     /// The nearest directory that exists, for programs that are run there.

@@ -4,6 +4,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::database::Database;
 use crate::failure::Result;
+use crate::host::migrations::mention::Mention;
+use crate::host::migrations::{Place, Tool, is_of, resolved};
 use crate::host::{Host, modules};
 use crate::memory::Last;
 use crate::options::Options;
@@ -19,14 +21,16 @@ pub enum Step {
     },
     Test,
     Run,
-    /// Build or run the host, which has its migrations by `migrate!` in `file`.
+    /// Build or run the host, which has its migrations by a call in `file`.
     Embedded {
         runs: bool,
         manifest: Option<Utf8PathBuf>,
+        call: &'static str,
         file: Utf8PathBuf,
     },
-    /// Run the migrations in a directory.
+    /// Run the migrations in a directory with the command of their tool.
     Migrate {
+        command: Command,
         source: Utf8PathBuf,
         creates: bool,
     },
@@ -35,6 +39,23 @@ pub enum Step {
         context: String,
         columns: Vec<String>,
     },
+}
+
+/// A command that runs migrations, with the directory that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    Sqlx,
+    /// It finds the directory by itself.
+    Diesel,
+    DieselIn,
+    Refinery,
+    /// Of the crate that has the migrations.
+    SeaOrm,
+    /// The binary of that crate.
+    SeaOrmBinary,
+    /// Through the alias that new applications have.
+    Loco,
+    LocoBinary,
 }
 
 pub fn steps(host: &Host, path: &Utf8Path, options: &Options, plan: &Plan, last: &Last) -> Result<Vec<Step>> {
@@ -48,14 +69,11 @@ pub fn steps(host: &Host, path: &Utf8Path, options: &Options, plan: &Plan, last:
         });
         steps.extend([Step::Test, Step::Run]);
     } else if migrates {
-        steps.push(match host.mentions("migrate!")? {
-            Some(file) => {
-                let manifest = (path != ".").then(|| path.join("Cargo.toml"));
-                Step::Embedded { runs: host.runs, manifest, file }
-            }
+        steps.push(match embedded(host, path, options)? {
+            Some(step) => step,
             None => {
-                let source = modules::clean(&path.join(&options.migrations));
-                Step::Migrate { source, creates: last.schema.is_none() }
+                let (command, source) = command(host, path, options)?;
+                Step::Migrate { command, source, creates: last.schema.is_none() }
             }
         });
     }
@@ -63,4 +81,52 @@ pub fn steps(host: &Host, path: &Utf8Path, options: &Options, plan: &Plan, last:
         steps.push(Step::DropOldOwner { context: options.context.key(), columns: plan.former_owners.clone() });
     }
     Ok(steps)
+}
+
+/// The host's own code runs its migrations, or has them in its binary.
+fn embedded(host: &Host, path: &Utf8Path, options: &Options) -> Result<Option<Step>> {
+    let tool = &options.found.tool;
+    let manifest = (path != ".").then(|| path.join("Cargo.toml"));
+    if let Tool::SeaOrm { .. } = tool {
+        let file = if host.runs && !is_loco(host) { host.mentions("Migrator::up(")? } else { None };
+        return Ok(file.map(|file| Step::Embedded { runs: true, manifest, call: "Migrator::up", file }));
+    }
+    let mut mentions = host.migration_mentions()?.into_iter().filter(|mention| {
+        !mention.is_test && is_of(mention.call, tool) && resolved(host, mention) == options.migrations
+    });
+    Ok(mentions.next().map(|Mention { file, call, runs, .. }| Step::Embedded {
+        runs: host.runs && runs,
+        manifest,
+        call: call.shown(),
+        file,
+    }))
+}
+
+/// The command of the tool, and the directory for it.
+fn command(host: &Host, path: &Utf8Path, options: &Options) -> Result<(Command, Utf8PathBuf)> {
+    let from_here = |directory: &Utf8Path| modules::clean(&path.join(directory));
+    let source = from_here(&options.migrations);
+    Ok(match &options.found.tool {
+        Tool::Sqlx => (Command::Sqlx, source),
+        Tool::Diesel if path == "." && Place::of_host(host)?.directory == options.migrations => {
+            (Command::Diesel, source)
+        }
+        Tool::Diesel => (Command::DieselIn, source),
+        Tool::Refinery => (Command::Refinery, source),
+        Tool::SeaOrm { .. } if is_loco(host) => {
+            let settings = host.tree.read(Utf8Path::new(".cargo/config.toml")).ok().flatten().unwrap_or_default();
+            (if settings.contains("loco =") { Command::Loco } else { Command::LocoBinary }, source)
+        }
+        Tool::SeaOrm { migrator } => {
+            let mut above = migrator.ancestors().skip(1);
+            let package = above.find(|directory| host.tree.is_file(&directory.join("Cargo.toml")));
+            let package = package.unwrap_or(Utf8Path::new(""));
+            let is_binary = !package.as_str().is_empty() && host.tree.is_file(&package.join("src/main.rs"));
+            (if is_binary { Command::SeaOrmBinary } else { Command::SeaOrm }, from_here(package))
+        }
+    })
+}
+
+fn is_loco(host: &Host) -> bool {
+    host.manifest.features("loco-rs").is_some()
 }

@@ -24,6 +24,8 @@ pub enum Note {
     NotGenerated(Utf8PathBuf),
     /// The new package is inside the workspace of this Cargo.toml.
     InsideWorkspace(Utf8PathBuf),
+    /// The host's sea-orm is built on another sqlx than the generated code.
+    OtherSqlx,
     /// Files that had changes which were not committed, and were merged into.
     Uncommitted(Vec<Utf8PathBuf>),
 }

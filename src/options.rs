@@ -1,6 +1,7 @@
 //! Every rule about input. What a person gave, what was recorded and what the host shows become [`Options`], in which
 //! nothing is left to default and everything is valid; no later module sees a clap type.
 
+mod database;
 mod group;
 mod key;
 mod lints;
@@ -19,6 +20,7 @@ use std::collections::BTreeSet;
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
+use self::database::Choice;
 use self::owner::Inquiry;
 use self::reserved::CRATES;
 use crate::chain::Scene;
@@ -26,8 +28,8 @@ use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
-use crate::host::manifest::Sqlx;
-use crate::host::migrations::{self, Migrations};
+use crate::host::drivers::{self, Evidence};
+use crate::host::migrations::{self, Migrations, Migrator, Place};
 use crate::host::source::{self, Access, Lookup};
 use crate::memory::{self, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
@@ -44,11 +46,15 @@ pub struct Options {
     pub group: Option<Group>,
     pub prefix: TablePrefix,
     pub database: Database,
+    /// What shows that it is the host's; nothing if it was given, or is the default.
+    pub database_shown_by: Option<String>,
     pub migrations: Utf8PathBuf,
     pub tests: bool,
     pub wire: bool,
     /// sqlx under another name in the host's Cargo.toml.
     pub sqlx_name: Option<String>,
+    /// The host uses sea-orm, on the sqlx that the generated code is compiled with.
+    pub sea_orm: bool,
     /// How rows get another owner.
     pub backfill: Option<Backfill>,
     /// The migrations as they are, those of the context included.
@@ -109,13 +115,15 @@ impl Options {
         let (scope, is_own) = scope_of(scope.as_deref(), noun, &context, host)?;
         check_context(&context, (!is_own).then_some(&scope), recorded)?;
         let sqlx = host.manifest.sqlx()?;
-        let database = choose_database(database.as_deref(), &sqlx)?;
+        let evidence = drivers::evidence(host, &sqlx);
+        let Choice { database, shown_by } = database::choose(database.as_deref(), &evidence)?;
         let prefix = table_prefix.as_deref().unwrap_or(DEFAULT_PREFIX);
         let prefix = TablePrefix::parse(prefix, schema::LONGEST_SUFFIX, database.identifier_limit())?;
         check_prefix(&context, &prefix, recorded)?;
-        let directory = migrations_directory(migrations.as_deref(), host)?;
-        refuse_mixed_migrations(migrations.as_deref(), &directory, database, &sqlx, host)?;
-        let found = migrations::read(&host.tree, &directory, database)?;
+        let place = migrations_place(migrations.as_deref(), host, last)?;
+        let found = migrations::read(&host.tree, &place, database)?;
+        let directory = place.directory;
+        refuse_mixed_migrations(migrations.as_deref(), &directory, database, &evidence, &found)?;
         let mut catalog = found.catalog.clone();
         // The tables of the context itself are not the owner's, even if one has its name.
         for table in schema::schema(&prefix, None, false).tables {
@@ -155,6 +163,8 @@ impl Options {
         if !is_own {
             host.source(&context).check_scope(&scope)?;
         }
+        let sea_orm = sqlx.version.is_some() && sqlx.version == host.manifest.sqlx_of_sea_orm();
+        notes.extend((host.manifest.features("sea-orm").is_some() && !sea_orm).then_some(Note::OtherSqlx));
         let options = Self {
             scope_origin: match lookup {
                 _ if is_own => ScopeOrigin::Context,
@@ -166,9 +176,11 @@ impl Options {
             group,
             prefix,
             database,
+            database_shown_by: shown_by,
             migrations: directory,
             tests: !no_tests.unwrap_or(false),
             wire: !no_wire.unwrap_or(false),
+            sea_orm,
             sqlx_name: sqlx.renamed,
             found,
             notes,
@@ -317,7 +329,6 @@ pub const DEFAULT_OWNER: &str = "user";
 pub const NO_OWNER: &str = "none";
 /// What `--group-type` is by default.
 pub const NO_GROUP: &str = "none";
-pub const DEFAULT_MIGRATIONS: &str = "migrations";
 
 /// The type of the scope, and whether the context brings it.
 fn scope_of(scope: Option<&str>, owner: &str, context: &ModulePath, host: &Host) -> Result<(TypePath, bool)> {
@@ -409,45 +420,45 @@ fn check_prefix(context: &ModulePath, prefix: &TablePrefix, recorded: &Recorded)
     }
 }
 
-fn choose_database(given: Option<&str>, sqlx: &Sqlx) -> Result<Database> {
-    match given {
-        Some(name) => Database::parse(name),
-        None if sqlx.sqlite && sqlx.postgres => Err(Failure::decision("sqlx is used with several databases here")
-            .help("choose one with `--database sqlite` or `--database postgres`")),
-        None if sqlx.mysql && !sqlx.sqlite && !sqlx.postgres => {
-            Err(Failure::decision("sqlx is used with MySQL here, and this version generates for SQLite and PostgreSQL")
-                .help("`--database sqlite` or `--database postgres` adds one beside it"))
-        }
-        None if sqlx.postgres => Ok(Database::Postgres),
-        None => Ok(Database::Sqlite),
-    }
-}
-
 /// One directory cannot hold the migrations of two databases.
 fn refuse_mixed_migrations(
     given: Option<&Utf8Path>,
     directory: &Utf8Path,
     database: Database,
-    sqlx: &Sqlx,
-    host: &Host,
+    evidence: &[Evidence],
+    found: &Migrations,
 ) -> Result<()> {
-    let (own, other) = match database {
-        Database::Sqlite => (sqlx.sqlite, sqlx.postgres || sqlx.mysql),
-        Database::Postgres => (sqlx.postgres, sqlx.sqlite || sqlx.mysql),
-    };
-    if given.is_some() || own || !other || migrations::read(&host.tree, directory, database)?.last.is_none() {
+    let (own, other) = database::shown(evidence, database);
+    if given.is_some() || own || !other || found.is_empty() {
         return Ok(());
     }
-    Err(Failure::decision(format!("the migrations in {directory} are for the database that sqlx is used with now"))
-        .help(format!(
-            "give these a directory of their own, for example `--migrations {directory}/{}`",
-            database.name()
-        )))
+    Err(Failure::decision(format!(
+        "the migrations in {directory} are for another database, which this project uses now"
+    ))
+    .help(format!("give these a directory of their own, for example `--migrations {directory}/{}`", database.name())))
+}
+
+/// Where migrations go: as it is given, as it was while the emitted ones are still there, or where the host's own tool
+/// looks for them.
+pub fn migrations_place(given: Option<&Utf8Path>, host: &Host, last: &Last) -> Result<Place> {
+    if let Some(given) = given {
+        return Place::named(migrations_directory(given, host)?, host);
+    }
+    let emitted = last.files.migrations.iter().map(|emitted| &emitted.file);
+    let mut there = emitted.filter(|file| host.tree.is_file(file)).map(|file| migrations::directory_of(file));
+    let own = Place::of_host(host);
+    match last.resolved.as_ref().map(|before| &before.migrations) {
+        Some(before) if own.as_ref().is_ok_and(|own| own.directory == *before) => own,
+        Some(before) if there.any(|directory| directory == before) => Place::named(before.clone(), host),
+        _ => {
+            let Place { directory, tool } = own?;
+            Ok(Place { directory: migrations_directory(&directory, host)?, tool })
+        }
+    }
 }
 
 /// Relative to the package, inside of what the generator may write to, and not among files of another kind.
-pub fn migrations_directory(given: Option<&Utf8Path>, host: &Host) -> Result<Utf8PathBuf> {
-    let directory = given.unwrap_or(Utf8Path::new(DEFAULT_MIGRATIONS));
+fn migrations_directory(directory: &Utf8Path, host: &Host) -> Result<Utf8PathBuf> {
     let root = host.tree.root();
     check_directory_name(directory)?;
     let mut clean = root.to_owned();
@@ -503,7 +514,15 @@ fn taken_directory(directory: &Utf8Path, host: &Host) -> Option<&'static str> {
     let has = |name: &str| inside(&host.boundary).components().any(|part| part.as_str() == name);
     let holds_migrations = || {
         let entries = directory.read_dir_utf8().into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.path().extension() == Some("sql"))
+        entries.into_iter().any(|entry| {
+            let is_rust = || Migrator::read(&std::fs::read_to_string(entry.path()).unwrap_or_default()).is_some();
+            let has_script = || entry.path().join("up.sql").is_file();
+            match entry.path().extension() {
+                Some("sql") => true,
+                Some("rs") => is_rust(),
+                _ => has_script(),
+            }
+        })
     };
     let sources = ["src", host.krate.root.parent().map_or("", Utf8Path::as_str)].map(|name| root.join(name));
     let is_source = sources.iter().any(|sources| sources != root && directory.starts_with(sources));

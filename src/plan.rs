@@ -16,14 +16,15 @@ use chrono::{DateTime, Utc};
 use self::edit::Edit;
 use self::place::{Purpose, generated, place};
 use self::tables::{Tables, tables};
-use crate::chain::{self, Chain};
+use crate::chain::Chain;
 use crate::database::Database;
 use crate::digest;
 use crate::failure::Result;
 use crate::given::Given;
+use crate::host::migrations::{Tool, is_down};
 use crate::host::{Host, modules};
 use crate::memory::{self, Created, Emitted, Last};
-use crate::names::{ModulePath, crate_name};
+use crate::names::{ModulePath, Name, crate_name};
 use crate::options::Options;
 use crate::templates;
 
@@ -106,6 +107,7 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
     let (scope, scope_part) = scope.unzip();
     let parts = [
         migrations(&tables),
+        registrations(options, &tables),
         scope_part.unwrap_or_default(),
         generated(host, &options.context, context, texts.files()),
         generated(host, &ModulePath::runtime(), runtime, templates::runtime()),
@@ -116,7 +118,7 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
     ];
     let (files, unwired) = join(host, options.wire, parts)?;
     let new: Vec<_> = tables.new.iter().map(|(path, _)| path.clone()).collect();
-    let scripts = new.iter().filter(|path| !chain::is_down(path)).cloned();
+    let scripts = new.iter().filter(|path| !is_down(path)).cloned();
     let read_first = [module.file, module.directory.join("scope.rs")].into_iter().chain(scripts).collect();
     Ok(Plan {
         files,
@@ -178,6 +180,18 @@ fn join(host: &Host, wire: bool, parts: impl IntoIterator<Item = Part>) -> Resul
 fn migrations(tables: &Tables) -> Part {
     let scripts = tables.new.iter().chain(&tables.adopted);
     Part::files(scripts.map(|(path, text)| (path.clone(), Planned::Migration(text.clone()))))
+}
+
+/// Migrations in Rust count when their `Migrator` lists them.
+fn registrations(options: &Options, tables: &Tables) -> Part {
+    let Tool::SeaOrm { migrator } = &options.found.tool else { return Part::default() };
+    let mut edits = Vec::new();
+    for emitted in tables.emitted.iter().filter(|emitted| emitted.file.extension() == Some("rs")) {
+        let Some(Ok(name)) = emitted.file.file_stem().map(|stem| Name::parse_plain("", stem)) else { continue };
+        edits.push(Edit::declaration(migrator, &name, false));
+        edits.push(Edit::registration(migrator, name.as_str(), options.wire));
+    }
+    Part { edits, ..Part::default() }
 }
 
 /// The files of a package that `--init` made, beside those of the context.

@@ -34,7 +34,8 @@ pub struct Report<'a> {
 
 impl Report<'_> {
     pub fn text(&self) -> String {
-        let Generation { resolved: _, dropped, notes, unwired, next, changes, read_first } = self.generation;
+        let Generation { resolved: _, database_shown_by: _, dropped, notes, unwired, next, changes, read_first } =
+            self.generation;
         let mut text = self.headline();
         if changes.iter().any(shows) {
             text.push('\n');
@@ -93,7 +94,7 @@ impl Report<'_> {
         }
         impl<'a> File<'a> {
             fn of(change: &'a Change) -> Self {
-                let Change { path, action, before: _, after: _, added, memory: _ } = change;
+                let Change { path, action, before: _, after: _, added, memory: _, migration: _ } = change;
                 Self { path: path.as_str(), action: *action, added }
             }
         }
@@ -108,6 +109,8 @@ impl Report<'_> {
             changed: bool,
             dry_run: bool,
             options: &'a Resolved,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            database_shown_by: Option<&'a str>,
             files: Vec<File<'a>>,
             unwired: Vec<Unwired<'a>>,
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -119,12 +122,14 @@ impl Report<'_> {
             #[serde(flatten)]
             failure: Option<FailureJson<'a>>,
         }
-        let Generation { resolved, dropped, notes, unwired, next, changes, read_first } = self.generation;
+        let Generation { resolved, database_shown_by, dropped, notes, unwired, next, changes, read_first } =
+            self.generation;
         let json = Json {
             context: &resolved.context,
             changed: changes.iter().any(Change::writes),
             dry_run: self.dry_run,
             options: resolved,
+            database_shown_by: database_shown_by.as_deref(),
             files: changes.iter().map(File::of).collect(),
             unwired: unwired.iter().map(|(path, lines)| Unwired { path: path.as_str(), lines }).collect(),
             dropped,
@@ -137,7 +142,7 @@ impl Report<'_> {
     }
 
     fn headline(&self) -> String {
-        let Generation { resolved, changes, .. } = self.generation;
+        let Generation { resolved, database_shown_by, changes, .. } = self.generation;
         let Resolved { context, owner_type, owner_field, owner_id, table_prefix, database, .. } = resolved;
         let Resolved { group_type, group_table, group_field, .. } = resolved;
         let verb = match (self.dry_run, changes.iter().any(Change::writes)) {
@@ -155,7 +160,9 @@ impl Report<'_> {
             (Some(group), Some(table), Some(field)) => format!(", group {group} ({table}, {field})"),
             _ => String::new(),
         };
-        format!("{BOLD}{verb} {context}{BOLD:#}: {}, {owner}{group}, tables {table_prefix}*\n", database.name())
+        let shown_by = database_shown_by.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
+        let database = database.name();
+        format!("{BOLD}{verb} {context}{BOLD:#}: {database}{shown_by}, {owner}{group}, tables {table_prefix}*\n")
     }
 }
 
@@ -310,7 +317,7 @@ fn remark(action: Action) -> &'static str {
         Action::Conflict => " (look for `<<<<<<<`)",
         Action::EjectedOutdated => " (it would have changed)",
         Action::Orphaned => " (not generated any more; it has your edits)",
-        Action::Altered => " (since it was emitted; sqlx refuses it where it ran)",
+        Action::Altered => " (since it was emitted; where it ran, it does not run again)",
         Action::Missing => " (it was emitted; restore it from version control)",
         _ => "",
     }

@@ -42,12 +42,14 @@ impl Context {
             group,
             prefix,
             database,
+            database_shown_by: _,
             migrations: _,
             tests,
             wire: _,
             sqlx_name: _,
+            sea_orm,
             backfill: _,
-            found: _,
+            found,
             notes: _,
         } = options;
         let name = context.last().camel();
@@ -103,6 +105,8 @@ impl Context {
                 display_messages: table("display_messages"),
                 owner: owner.as_ref().map(column),
                 owner_field: owner.as_ref().map(|owner| owner.field.to_string()),
+                sea_orm: *sea_orm,
+                migrate: found.tool.command(),
                 owner_is_uuid_text: owner.as_ref().is_some_and(|owner| owner.key == KeyType::UuidText),
                 key_type: owner.as_ref().map_or("", |owner| key_type(owner.key)),
                 least_key: owner.as_ref().map_or("", |owner| least_key(owner.key)),
@@ -127,7 +131,7 @@ impl Context {
                     Tables::Text(text) => format!("r#\"\n{text}\"#"),
                 },
             }),
-            api: Api { context: name, public, tests: *tests, scope_name, scope_import },
+            api: Api { context: name, public, sea_orm: *sea_orm, tests: *tests, scope_name, scope_import },
         }
     }
 
@@ -217,6 +221,7 @@ templates! {
         context: String,
         /// Other crates can reach it, so what it does not use itself is no dead code.
         public: bool,
+        sea_orm: bool,
         tests: bool,
         /// The scope's type, and what a file imports to name it so.
         scope_name: String,
@@ -265,6 +270,9 @@ templates! {
         display_messages: String,
         owner: Option<String>,
         owner_field: Option<String>,
+        sea_orm: bool,
+        /// The command that runs migrations.
+        migrate: &'static str,
         owner_is_uuid_text: bool,
         /// The Rust type of the owner's column, and its least value.
         key_type: &'static str,
@@ -741,6 +749,25 @@ pub fn runtime() -> Files {
         "stored",
         "todo"
     )
+}
+
+#[derive(Template)]
+#[template(path = "migration/sea_orm.rs", escape = "none")]
+struct RustMigration<'a> {
+    up: &'a str,
+    down: &'a str,
+    /// As many as the texts need around them.
+    hashes: String,
+}
+
+/// A migration in Rust that runs some SQL.
+pub fn rust_migration(up: &str, down: &str) -> String {
+    let is_inside = |hashes: &String| [up, down].iter().any(|sql| sql.contains(&format!("\"{hashes}")));
+    let mut hashes = "#".to_owned();
+    while is_inside(&hashes) {
+        hashes.push('#');
+    }
+    render(&RustMigration { up, down, hashes }) + "\n"
 }
 
 /// The `main` of a new package.

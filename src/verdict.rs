@@ -88,14 +88,13 @@ impl Verdict {
 impl Finding {
     fn of(change: &Change) -> Self {
         let (path, action) = (change.path.clone(), change.action);
-        let is_migration = path.extension() == Some("sql");
         let (state, exit) = match action {
             Action::Unchanged => (State::Pristine, Exit::Success),
             Action::Edited => (State::Edited, Exit::Success),
             Action::Ejected | Action::EjectedOutdated => (State::Ejected, Exit::Success),
             Action::Deleted => (State::Deleted, Exit::Success),
             Action::Orphaned => (State::Orphaned, Exit::Success),
-            Action::Created if is_migration => (State::Pending, Exit::Pending),
+            Action::Created if change.migration => (State::Pending, Exit::Pending),
             Action::Created => (State::Missing, Exit::Pending),
             Action::Updated | Action::Merged | Action::Conflict | Action::Replaced => (State::Outdated, Exit::Pending),
             Action::Removed => (State::Orphaned, Exit::Pending),

@@ -4,11 +4,14 @@
 
 mod edit;
 mod entry;
+mod sharing;
 mod splice;
 mod version;
 
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeSet;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use semver::Version;
@@ -23,6 +26,8 @@ pub struct Manifest {
     document: Document<String>,
     workspace: Option<(Utf8PathBuf, Document<String>)>,
     lock: Vec<(String, Version)>,
+    /// What Cargo.lock has for it.
+    sqlx_of_sea_orm: Option<Version>,
 }
 
 /// A crate that the generated code needs.
@@ -81,6 +86,7 @@ impl Manifest {
             document,
             workspace,
             lock: lock.map(version::locked_packages).unwrap_or_default(),
+            sqlx_of_sea_orm: lock.and_then(sharing::sqlx_of_sea_orm),
         })
     }
 
@@ -92,7 +98,7 @@ impl Manifest {
     pub fn sqlx(&self) -> Result<Sqlx> {
         self.refuse_some_targets(SQLX)?;
         let Some(entry) = self.find(NORMAL, SQLX).or_else(|| self.find(DEV, SQLX)).or_else(|| self.shared(SQLX)) else {
-            let version = self.locked_sqlx();
+            let version = self.sqlx_of_sea_orm().or_else(|| self.locked_sqlx());
             return Ok(Sqlx { version, renamed: None, sqlite: false, postgres: false, mysql: false });
         };
         let mut features = entry.features(true);
@@ -105,6 +111,14 @@ impl Manifest {
             postgres: has("postgres"),
             mysql: has("mysql"),
         })
+    }
+
+    /// The features of a dependency that are on, as far as they are known; nothing if the package does not have it.
+    pub fn features(&self, package: &str) -> Option<BTreeSet<String>> {
+        let entries = self.find(NORMAL, package).into_iter();
+        let mut entries =
+            entries.chain(self.for_targets(NORMAL, package).into_iter().map(|(_, entry)| entry)).peekable();
+        entries.peek().is_some().then(|| entries.flat_map(|entry| entry.features(true)).collect())
     }
 
     /// The crates that the package can name, as Rust code writes them.

@@ -1,38 +1,38 @@
-//! The host's migrations: how they are named, so that a new one fits in, and the tables they leave behind, so that the
-//! owner's table can be found. The SQL is read statement by statement; a statement that no parser knows is passed over,
-//! because a migration that the database accepts is never an error here.
+//! The host's migrations: where they are and in which form, so that a new one fits in, and the tables they leave behind,
+//! so that the owner's table can be found. The SQL is read statement by statement; a statement that no parser knows is
+//! passed over, because a migration that the database accepts is never an error here.
 
 mod catalog;
+mod file;
+pub mod mention;
+mod migrator;
+mod place;
+mod rust;
 mod statement;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
+use chrono::{DateTime, Utc};
 use sqlparser::ast::Ident;
 
 pub use self::catalog::Catalog;
+pub use self::file::Tool;
+use self::file::{Direction, MigrationFile, Next, of_sqlx};
+pub use self::migrator::Migrator;
+pub use self::place::{DEFAULT_DIRECTORY, Place, is_of, resolved};
+use self::rust::Idens;
 pub use self::table::{Reference, Table, TableName};
 use crate::database::Database;
+use crate::digest;
 use crate::failure::{Failure, Result};
+use crate::templates;
 use crate::tree::Tree;
-
-/// How the host names its migrations.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MigrationStyle {
-    pub reversible: bool,
-    pub versions: Versions,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Versions {
-    Timestamp,
-    Sequential { width: usize },
-}
 
 #[derive(Debug)]
 pub struct Script {
-    /// The name of its file.
+    /// Its file, below the directory.
     pub name: String,
     pub text: String,
 }
@@ -41,117 +41,125 @@ pub struct Script {
 pub struct Migrations {
     /// In the order in which they run.
     pub scripts: Vec<Script>,
-    pub style: MigrationStyle,
-    /// The newest version that is taken.
-    pub last: Option<i64>,
+    files: Vec<MigrationFile>,
+    pub tool: Tool,
     /// The tables after all migrations have run.
     pub catalog: Catalog,
 }
 
-/// Reads the migrations in `directory`, which is relative to the package and may contain `..`.
-pub fn read(tree: &Tree, directory: &Utf8Path, database: Database) -> Result<Migrations> {
-    let files = tree.list(directory)?;
-    if let Some(foreign) = files.iter().find(|name| is_foreign(name)) {
+/// Reads the migrations in a directory, which is relative to the package and may contain `..`.
+pub fn read(tree: &Tree, place: &Place, database: Database) -> Result<Migrations> {
+    let Place { directory, tool } = place;
+    if *tool == Tool::Sqlx
+        && let Some(foreign) = tree.list(directory)?.iter().find(|name| is_foreign(name))
+    {
         return Err(Failure::decision(format!(
             "{directory}/{foreign} is not of sqlx, whose migrations start with a number: `0001_users.sql`"
         ))
         .help("name the directory of sqlx's migrations with --migrations, also if there is none yet"));
     }
-    let mut names: Vec<_> = files.iter().filter_map(|name| ScriptName::parse(name)).collect();
-    names.retain(|name| tree.is_file(&directory.join(name.file)));
-    names.sort_by_key(|name| (name.version, name.direction));
-    let mut catalog = Catalog::new(database);
-    let mut scripts = Vec::new();
-    for name in &names {
-        let text = tree.read(&directory.join(name.file))?.unwrap_or_default();
-        if name.direction != Direction::Down {
-            catalog.apply(&text);
-        }
-        scripts.push(Script { name: name.file.to_owned(), text });
+    let mut files = tool.files(tree, directory)?;
+    if let Tool::SeaOrm { migrator } = tool {
+        let list = tree.read(migrator)?.as_deref().and_then(Migrator::read);
+        let modules = list.map(|list| list.modules).unwrap_or_default();
+        files.sort_by_key(|file| modules.iter().position(|module| *module == file.written).unwrap_or(usize::MAX));
     }
-    let last = names.last().map(|name| name.version);
-    Ok(Migrations { scripts, style: style(&names), last, catalog })
+    let mut scripts = Vec::new();
+    for file in &files {
+        let text = tree.read(&directory.join(&file.name))?.unwrap_or_default();
+        scripts.push(Script { name: file.name.clone(), text });
+    }
+    let mut idens = Idens::default();
+    scripts.iter().filter(|script| is_rust(&script.name)).for_each(|script| idens.read(&script.text));
+    let mut catalog = Catalog::new(database);
+    for (file, script) in files.iter().zip(&scripts).filter(|(file, _)| file.direction != Direction::Down) {
+        if is_rust(&file.name) {
+            catalog.apply(&rust::sql(&script.text, &idens, database).join(";\n"));
+        } else {
+            catalog.apply(&script.text);
+        }
+    }
+    Ok(Migrations { scripts, files, tool: tool.clone(), catalog })
+}
+
+/// What a migration is known by. One in Rust is known by the SQL in it, however it is formatted.
+pub fn content_digest(file: &Utf8Path, text: &str) -> String {
+    match is_rust(file.as_str()).then(|| rust::literals(text)).flatten() {
+        Some(literals) => digest::of_text(&literals.join("\n")),
+        None => digest::of_text(text),
+    }
+}
+
+/// Whether a file is only for the way back.
+pub fn is_down(file: &Utf8Path) -> bool {
+    file.file_name() == Some("down.sql") || file.as_str().ends_with(".down.sql")
+}
+
+/// The directory of a host's migrations that a migration is in.
+pub fn directory_of(file: &Utf8Path) -> &Utf8Path {
+    let parent = file.parent().unwrap_or(Utf8Path::new(""));
+    match file.file_name() {
+        Some("up.sql" | "down.sql") => parent.parent().unwrap_or(parent),
+        _ => parent,
+    }
+}
+
+impl Script {
+    /// The SQL of a migration of ours on its way up.
+    pub fn sql(&self) -> String {
+        let literals = is_rust(&self.name).then(|| rust::literals(&self.text)).flatten();
+        let up = literals.and_then(|literals| literals.into_iter().next());
+        up.map_or_else(|| self.text.replace("\r\n", "\n"), |up| up.trim_start_matches('\n').to_owned())
+    }
 }
 
 impl Migrations {
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// Pairs of scripts that have one version, and are not the two directions of one migration.
     pub fn same_version(&self) -> Vec<(&str, &str)> {
-        let names: Vec<_> = self.scripts.iter().filter_map(|script| ScriptName::parse(&script.name)).collect();
-        let is_same = |pair: &&[ScriptName]| {
+        let is_same = |pair: &&[MigrationFile]| {
             let directions = (pair[0].direction, pair[1].direction);
-            pair[0].version == pair[1].version && directions != (Direction::Down, Direction::Up)
+            let is_one = directions == (Direction::Down, Direction::Up)
+                && (self.tool != Tool::Diesel || directory_of_name(&pair[0]) == directory_of_name(&pair[1]));
+            self.tool.has_versions() && pair[0].version == pair[1].version && !is_one
         };
-        names.windows(2).filter(is_same).map(|pair| (pair[0].file, pair[1].file)).collect()
+        self.files.windows(2).filter(is_same).map(|pair| (pair[0].name.as_str(), pair[1].name.as_str())).collect()
     }
 
-    /// The version for a new migration, later than all there. `now` is the clock as a value.
-    pub fn next_version(&self, now: chrono::DateTime<chrono::Utc>) -> Result<String> {
-        let Some(following) = self.last.unwrap_or(0).checked_add(1) else {
-            let newest = self.scripts.last().map_or("the newest migration", |script| script.name.as_str());
-            return Err(Failure::decision(format!(
-                "{newest} has the largest version that there is, so none can follow"
-            ))
-            .help("give that migration a smaller version, or name another directory with --migrations"));
-        };
-        Ok(match self.style.versions {
-            Versions::Sequential { width } => format!("{following:0width$}"),
-            Versions::Timestamp => {
-                let stamp = now.format("%Y%m%d%H%M%S").to_string();
-                if stamp.parse::<i64>().is_ok_and(|stamp| stamp >= following) { stamp } else { following.to_string() }
-            }
-        })
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Direction {
-    /// A migration that cannot be reverted.
-    Only,
-    Down,
-    Up,
-}
-
-/// A file that sqlx takes for a migration: `<VERSION>_<DESCRIPTION>.sql`.
-struct ScriptName<'a> {
-    file: &'a str,
-    version: i64,
-    width: usize,
-    direction: Direction,
-}
-
-impl<'a> ScriptName<'a> {
-    fn parse(file: &'a str) -> Option<Self> {
-        let (version, description) = file.split_once('_')?;
-        let stem = description.strip_suffix(".sql")?;
-        if !version.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
+    /// The scripts of a new migration below the directory, in the form of the others and later than them. `now` is the
+    /// clock as a value.
+    pub fn new_scripts(
+        &self,
+        now: DateTime<Utc>,
+        name: &str,
+        up: String,
+        down: String,
+    ) -> Result<Vec<(Utf8PathBuf, String)>> {
+        let last = self.files.iter().map(|file| &file.version).max();
+        let newest: Vec<_> = self.files.iter().filter(|file| Some(&file.version) == last).collect();
+        let Next { up: up_file, down: down_file, is_rust } = self.tool.next(&newest, now, name)?;
+        if is_rust {
+            return Ok(vec![(up_file.into(), templates::rust_migration(&up, &down))]);
         }
-        let direction = match stem.rsplit_once('.') {
-            Some((_, "up")) => Direction::Up,
-            Some((_, "down")) => Direction::Down,
-            _ => Direction::Only,
-        };
-        Some(Self { file, version: version.parse().ok()?, width: version.len(), direction })
+        let down = down_file.map(|file| (file.into(), down));
+        Ok(down.into_iter().chain([(up_file.into(), up)]).collect())
     }
+}
+
+fn directory_of_name(file: &MigrationFile) -> Option<&str> {
+    file.name.split('/').next()
+}
+
+fn is_rust(name: &str) -> bool {
+    Utf8Path::new(name).extension() == Some("rs")
 }
 
 /// sqlx passes over most files, but refuses to run where one of these is.
 fn is_foreign(file: &str) -> bool {
-    Utf8Path::new(file).extension() == Some("sql") && file.contains('_') && ScriptName::parse(file).is_none()
-}
-
-fn style(names: &[ScriptName]) -> MigrationStyle {
-    // Even a stamp of `YYYYMMDDHHMM` is larger than this.
-    const SMALLEST_TIMESTAMP: i64 = 100_000_000_000;
-    let Some(newest) = names.last() else {
-        return MigrationStyle { reversible: true, versions: Versions::Timestamp };
-    };
-    let versions = if newest.version < SMALLEST_TIMESTAMP {
-        Versions::Sequential { width: newest.width }
-    } else {
-        Versions::Timestamp
-    };
-    MigrationStyle { reversible: newest.direction == Direction::Up, versions }
+    Utf8Path::new(file).extension() == Some("sql") && file.contains('_') && of_sqlx(file).is_none()
 }
 
 /// A column's definition with other names for the columns that its conditions and expressions are about.

@@ -35,6 +35,23 @@ pub fn crates(metadata: &Metadata, package: &Package, own: &Crate, root: &Utf8Pa
     crates
 }
 
+/// The roots of the workspace's crates with migrations of sea-orm: the package itself and those that it depends on, or
+/// all if it uses sea-orm and depends on none.
+pub fn migrators(metadata: &Metadata, package: &Package, root: &Utf8Path) -> Vec<Utf8PathBuf> {
+    let depends = |package: &Package, name: &str| package.dependencies.iter().any(|other| other.name == name);
+    let all: Vec<_> = metadata.packages.iter().filter(|package| depends(package, "sea-orm-migration")).collect();
+    let is_used = |other: &Package| other.id == package.id || depends(package, &other.name);
+    let mut used: Vec<_> = all.iter().copied().filter(|other| is_used(other)).collect();
+    if used.is_empty() && depends(package, "sea-orm") {
+        used = all;
+    }
+    let targets = used.into_iter().filter_map(|package| {
+        let library = package.targets.iter().find(|target| target.is_lib());
+        library.or_else(|| package.targets.iter().find(|target| target.is_bin()))
+    });
+    targets.map(|target| relative(root, &target.src_path)).collect()
+}
+
 /// The dependencies of a package that are given by a path, by the name that its code uses.
 fn paths(package: &Package) -> Vec<(String, Utf8PathBuf)> {
     let normal = package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal);
@@ -65,7 +82,7 @@ fn library(metadata: &Metadata, directory: &Utf8Path) -> Option<(Utf8PathBuf, Ve
 }
 
 /// A file as it is named from a directory.
-fn relative(from: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
+pub(super) fn relative(from: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
     let shared = from.components().zip(file.components()).take_while(|(one, other)| one == other).count();
     let up = std::iter::repeat_n("..", from.components().count() - shared);
     up.chain(file.components().skip(shared).map(|part| part.as_str())).collect()

@@ -8,6 +8,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use super::{Planned, PlannedFiles};
 use crate::failure::Result;
 use crate::host::Host;
+use crate::host::migrations::Migrator;
 use crate::host::modules::{self, Declaration};
 use crate::names::Name;
 
@@ -35,6 +36,16 @@ impl Edit {
         let (path, name) = (file.to_owned(), name.clone());
         let line = format!("{}mod {};", if public { "pub " } else { "" }, name.rust());
         Self::new(file, vec![line], move |text| modules::declare(&path, text, &Declaration { name: &name, public }))
+    }
+
+    /// Lists a migration in the `Migrator` of a file. Where no list is found, that is left to the user, or is an error.
+    pub fn registration(file: &Utf8Path, module: &str, wire: bool) -> Self {
+        let (path, module) = (file.to_owned(), module.to_owned());
+        let line = format!("Box::new({module}::Migration),");
+        Self::new(file, vec![line], move |text| match Migrator::register(&path, text, &module) {
+            Err(_) if !wire => Ok(Some(text.to_owned())),
+            registered => registered,
+        })
     }
 
     /// Declares a crate under the name that generated code uses.

@@ -30,6 +30,9 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         None if host.manifest.rust_version().is_some_and(|version| (version.major, version.minor) < (1, 94)) => "0.8",
         Some(SqlxVersion::V0_9) | None => "0.9",
     };
+    if options.database == Database::Sqlite {
+        host.manifest.refuse_second_sqlite(sqlx)?;
+    }
     let mut needs = vec![
         need("chrono", "0.4", "0.4.31", &["clock", "serde", "std"] as &[_]),
         need("serde", "1.0", "1.0.0", &["derive"]),
@@ -47,6 +50,13 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         need("tracing", "0.1", "0.1.0", &[]),
         need("uuid", "1.10", "1.10.0", &["serde", "v7"]),
     ];
+    if options.sea_orm {
+        let features: &[_] = match options.database {
+            Database::Sqlite => &["sqlx-sqlite"],
+            Database::Postgres => &["sqlx-postgres"],
+        };
+        needs.push(need("sea-orm", "1.1", "0.12.0", features));
+    }
     let tokio: &[_] = &["rt", "sync", "time"];
     if host.is_new() {
         needs.push(need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread"]));

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use camino::Utf8PathBuf;
 
 use super::Start;
-use crate::chain::{self, Link};
-use crate::digest;
+use crate::chain::Link;
 use crate::failure::{Failure, Result};
+use crate::host::migrations::{content_digest, is_down};
 use crate::memory::Emitted;
 use crate::options::Options;
 use crate::schema::transition::{Addition, Wish, additions, taken, transition};
@@ -38,8 +38,10 @@ pub struct Tables {
 impl Tables {
     /// How the generated tests make them.
     pub fn for_tests(&self, options: &Options) -> templates::Tables {
-        let scripts: Vec<_> = self.emitted.iter().map(|emitted| &emitted.file).filter(|f| !chain::is_down(f)).collect();
-        if let ([script], true) = (scripts.as_slice(), self.additions.is_empty()) {
+        let scripts: Vec<_> = self.emitted.iter().map(|emitted| &emitted.file).filter(|f| !is_down(f)).collect();
+        if let ([script], true) = (scripts.as_slice(), self.additions.is_empty())
+            && script.extension() == Some("sql")
+        {
             return templates::Tables::Script((*script).clone());
         }
         let mut text = sql::create(&self.schema, options.database);
@@ -74,7 +76,7 @@ fn create(options: &Options, krate: &str, start: Start, schema: Schema) -> Resul
     let (up, down) = (sql::create(&schema, database), sql::drop(&schema, database));
     let adopted = adopt(options, start, [&up, &format!("{link}{up}"), &down]);
     if adopted.iter().any(|(_, text)| *text != down) {
-        let is_linked = adopted.iter().any(|(_, text)| text.starts_with(&link.to_string()));
+        let is_linked = adopted.iter().any(|(_, text)| text.contains(&link.to_string()));
         let emitted = adopted.iter().map(|(path, text)| emitted(path, text)).collect();
         let name = is_linked.then_some(link.to);
         return Ok(Tables { schema, name, emitted, adopted, ..Tables::default() });
@@ -91,8 +93,8 @@ fn create(options: &Options, krate: &str, start: Start, schema: Schema) -> Resul
 /// A project that lost its memory: the migration that a first run would write is there, under whatever version.
 fn adopt(options: &Options, start: Start, texts: [&String; 3]) -> Vec<(Utf8PathBuf, String)> {
     let found = options.found.scripts.iter().filter(|_| start.recorded);
-    let scripts = found.map(|script| (options.migrations.join(&script.name), script.text.replace("\r\n", "\n")));
-    scripts.filter(|(_, text)| texts.contains(&text)).collect()
+    let found = found.filter(|script| texts.contains(&&script.sql()));
+    found.map(|script| (options.migrations.join(&script.name), script.text.replace("\r\n", "\n"))).collect()
 }
 
 /// Tables are made from the start only where there are none.
@@ -173,16 +175,12 @@ fn scripts(
     up: String,
     down: String,
 ) -> Result<Vec<(Utf8PathBuf, String)>> {
-    let stem = options.migrations.join(format!("{}_{name}", options.found.next_version(start.now)?));
-    Ok(if options.found.style.reversible {
-        vec![(format!("{stem}.down.sql").into(), down), (format!("{stem}.up.sql").into(), up)]
-    } else {
-        vec![(format!("{stem}.sql").into(), up)]
-    })
+    let scripts = options.found.new_scripts(start.now, name, up, down)?;
+    Ok(scripts.into_iter().map(|(file, text)| (options.migrations.join(file), text)).collect())
 }
 
 fn emitted(path: &Utf8PathBuf, text: &str) -> Emitted {
-    Emitted { file: path.clone(), digest: digest::of_text(text) }
+    Emitted { file: path.clone(), digest: content_digest(path, text) }
 }
 
 fn with_underscore(subject: &str) -> String {

@@ -4,7 +4,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use serde::Serialize;
 
 use crate::memory;
-use crate::next::Step;
+use crate::next::{self, Step};
 use crate::note::Note;
 
 /// A step as a person takes it.
@@ -23,14 +23,27 @@ pub fn step(step: &Step) -> Command {
         ),
         Step::Test => ("cargo test".to_owned(), "proves the layer".to_owned()),
         Step::Run => ("cargo run".to_owned(), "shows it at work".to_owned()),
-        Step::Embedded { runs, manifest, file } => {
+        Step::Embedded { runs, manifest, call, file } => {
             let (command, verb) = if *runs { ("cargo run", "runs") } else { ("cargo build", "embeds") };
             let place = manifest.as_ref().map(|path| format!(" --manifest-path {}", quoted(path))).unwrap_or_default();
-            (format!("{command}{place}"), format!("{verb} the new migration, by `migrate!` in {file}"))
+            (format!("{command}{place}"), format!("{verb} the new migration, by `{call}` in {file}"))
         }
-        Step::Migrate { source, creates } => {
+        Step::Migrate { command, source, creates } => {
             let verb = if *creates { "creates" } else { "changes" };
-            (format!("sqlx migrate run --source {}", quoted(source)), format!("{verb} the tables in DATABASE_URL"))
+            let source = quoted(source);
+            let is_loco = matches!(command, next::Command::Loco | next::Command::LocoBinary);
+            let command = match command {
+                next::Command::Sqlx => format!("sqlx migrate run --source {source}"),
+                next::Command::Diesel => "diesel migration run".to_owned(),
+                next::Command::DieselIn => format!("diesel migration run --migration-dir {source}"),
+                next::Command::Refinery => format!("refinery migrate -e DATABASE_URL -p {source}"),
+                next::Command::SeaOrm => format!("sea-orm-cli migrate up -d {source}"),
+                next::Command::SeaOrmBinary => format!("cargo run --manifest-path {source}/Cargo.toml"),
+                next::Command::Loco => "cargo loco db migrate".to_owned(),
+                next::Command::LocoBinary => "cargo run -- db migrate".to_owned(),
+            };
+            let place = if is_loco { "the database of its configuration" } else { "DATABASE_URL" };
+            (command, format!("{verb} the tables in {place}"))
         }
         Step::DropOldOwner { context, columns } => (
             format!("sagents update {context} --drop-old-owner"),
@@ -79,6 +92,11 @@ pub fn note(note: &Note) -> String {
         }
         Note::InsideWorkspace(manifest) => {
             format!("The new package is inside the workspace of {manifest}: list it there under `members`.")
+        }
+        Note::OtherSqlx => {
+            "This project has another version of sqlx than its sea-orm is built on, so the context needs a \
+                            pool of its own: `connect` opens one."
+                .to_owned()
         }
         Note::Uncommitted(files) => format!("Merged into changes that were not committed: {}.", list(files)),
     }

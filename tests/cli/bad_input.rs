@@ -1881,10 +1881,10 @@ fn the_full_command_line_needs_a_package() {
 
 #[test]
 fn migrations_of_another_tool_are_not_added_to() {
-    let host = Host::library().file("migrations/V1__users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
+    let host = Host::library().file("migrations/create_users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
     assert_snapshot!(refusal(&host, PLAIN), @"
     $ gen persistence conversations -s accounts::Scope
-    error: migrations/V1__users.sql is not of sqlx, whose migrations start with a number: `0001_users.sql`
+    error: migrations/create_users.sql is not of sqlx, whose migrations start with a number: `0001_users.sql`
     help: name the directory of sqlx's migrations with --migrations, also if there is none yet
     exit 5
     ");
@@ -1902,12 +1902,12 @@ fn migrations_of_another_database_are_not_added_to() {
     ];
     assert_snapshot!(refusals.join("\n"), @"
     $ gen persistence conversations -s accounts::Scope --database sqlite
-    error: the migrations in migrations are for the database that sqlx is used with now
+    error: the migrations in migrations are for another database, which this project uses now
     help: give these a directory of their own, for example `--migrations migrations/sqlite`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope --database postgres
-    error: the migrations in migrations are for the database that sqlx is used with now
+    error: the migrations in migrations are for another database, which this project uses now
     help: give these a directory of their own, for example `--migrations migrations/postgres`
     exit 5
     ");

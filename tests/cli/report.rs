@@ -117,9 +117,10 @@ fn the_help_of_the_generator_is_complete() {
 
     Database:
           --table-prefix <PREFIX>  What the tables' names start with [default: sagents_]
-          --database <NAME>        The database: sqlite or postgres [default: the one that sqlx is used
-                                   with, else sqlite]
-          --migrations <DIR>       The directory of migrations [default: migrations]
+          --database <NAME>        The database: sqlite or postgres [default: the one that the project
+                                   shows, else sqlite]
+          --migrations <DIR>       The directory of migrations [default: where the project's own tool
+                                   finds them]
           --backfill <SQL>         Where the owner changes: an SQL expression that gives the new owner
                                    of a row `conversation`, for example `(SELECT team_id FROM users
                                    WHERE users.id = conversation.user_id)`
@@ -313,7 +314,8 @@ fn a_run_that_changes_nothing_leaves_nothing_to_do() {
 #[test]
 fn a_host_that_migrates_by_itself_only_has_to_run() {
     let db = "pub fn migrator() -> sqlx::migrate::Migrator {\n    sqlx::migrate!()\n}\n";
-    let binary = Host::binary().file("src/main.rs", "mod db;\n\nfn main() {}\n").file("src/db.rs", db);
+    let run = "pub async fn migrate(pool: &sqlx::SqlitePool) {\n    sqlx::migrate!().run(pool).await.unwrap();\n}\n";
+    let binary = Host::binary().file("src/main.rs", "mod db;\n\nfn main() {}\n").file("src/db.rs", run);
     let library = Host::empty()
         .file("app/Cargo.toml", &manifest("app", "2024", ""))
         .file("app/src/lib.rs", "pub mod db;\n")

@@ -293,9 +293,11 @@ fn guide() -> String {
 fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
     let compiled = Compiled::with_server("older hosts");
     let host = &compiled.host;
-    compiled.write_workspace("0.8", &["binary", "binary_on_postgres", "private", "renamed"], "");
-    write_binary(host, "binary");
-    write_binary(host, "binary_on_postgres");
+    let members = ["binary", "on_diesel", "on_sea_orm", "on_sea_orm/migration", "private", "renamed"];
+    compiled.write_workspace("0.8", &members, "");
+    write_binary(host, "binary", "", &[("migrations/20240101000000_users.sql", USER_TABLE)]);
+    write_binary(host, "on_diesel", DIESEL, ON_DIESEL);
+    write_sea_orm(host);
     write_private(host);
     let db = "\n[dependencies]\ndb = { package = \"sqlx\", version = \"0.8.4\", default-features = false }\n";
     host.write("renamed/Cargo.toml", &manifest("renamed", "2021", db));
@@ -306,15 +308,21 @@ fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
     assert!(host.exists("binary/src/conversations/mod.rs"));
     assert!(host.read("binary/src/conversations/tests/database.rs").contains(r#"CREATE TABLE "user" ("user_id" BLOB"#));
     compiled.generate("binary", "gen persistence archive --owner-type none --table-prefix archive_ --no-tests");
-    compiled.generate("binary_on_postgres", &format!("{of_users} --database postgres"));
-    let tables = host.read("binary_on_postgres/src/conversations/tests/database.rs");
+    compiled.generate("on_diesel", of_users);
+    let tables = host.read("on_diesel/src/conversations/tests/database.rs");
     assert!(tables.contains(r#"CREATE TABLE "user" ("user_id" UUID"#), "{tables}");
     // The owner's table is in a schema of its own, which no migration here makes.
     compiled.generate(
-        "binary_on_postgres",
+        "on_diesel",
         "gen persistence archive --scope crate::accounts::scope::Scope --owner-table auth.users --owner-id uuid \
-         --table-prefix archive_ --database postgres",
+         --table-prefix archive_",
     );
+    for (directory, scope) in [("on_diesel", "crate::accounts::scope::Scope"), ("on_sea_orm", "crate::accounts::Scope")]
+    {
+        let line = format!("gen persistence conversations --scope {scope}");
+        compiled.generate(directory, &line);
+        compiled.generate(directory, &format!("{line} --table-prefix chat_"));
+    }
     compiled.generate(
         "private",
         "gen persistence Private.Chat.Conversations --scope Private.Accounts.Caller --scope-owner 0",
@@ -413,27 +421,53 @@ const STRICT: &str = "\
 ";
 
 /// Only a binary, with `mod.rs` files, lines that end as on Windows, and an owner's table whose name is a keyword.
-fn write_binary(host: &Host, name: &str) {
-    let dependencies = "\n[dependencies]\nsqlx = \"0.8\"\nuuid = \"1\"\n";
-    for (path, text) in [
-        ("Cargo.toml", manifest(name, "2021", dependencies).as_str()),
-        (
-            "src/main.rs",
-            &format!(
-                "//! A program.\n\n{STRICT}\nmod accounts;\n\nfn main() {{\n    println!(\"{{}}\", accounts::NAME);\n}}\n"
-            ),
-        ),
+fn write_binary(host: &Host, name: &str, dependencies: &str, more: &[(&str, &str)]) {
+    let dependencies = format!("\n[dependencies]\nsqlx = \"0.8\"\nuuid = \"1\"\n{dependencies}");
+    let tests = if more.iter().any(|(path, _)| *path == "src/stack.rs") { "#[cfg(test)]\nmod stack;\n" } else { "" };
+    let manifest = manifest(name, "2021", &dependencies);
+    let main = format!(
+        "//! A program.\n\n{STRICT}\nmod accounts;\n{tests}\nfn main() {{\n    println!(\"{{}}\", accounts::NAME);\n}}\n"
+    );
+    let files = [
+        ("Cargo.toml", manifest.as_str()),
+        ("src/main.rs", &main),
         (
             "src/accounts/mod.rs",
             "#![allow(unreachable_pub)]\n\npub mod scope;\n\npub const NAME: &str = \"accounts\";\n",
         ),
         ("src/accounts/scope.rs", "use uuid::Uuid;\n\npub struct Scope {\n    pub user_id: Option<Uuid>,\n}\n"),
-        (
-            "migrations/20240101000000_users.sql",
-            "CREATE TABLE \"user\" (user_id UUID NOT NULL PRIMARY KEY, email TEXT);\n",
-        ),
-    ] {
+    ];
+    for (path, text) in files.iter().chain(more) {
         host.write(&format!("{name}/{path}"), &text.replace('\n', "\r\n"));
+    }
+}
+
+const USER_TABLE: &str = "CREATE TABLE \"user\" (user_id UUID NOT NULL PRIMARY KEY, email TEXT);\n";
+
+const DIESEL: &str = "\
+diesel = { version = \"2.2\", default-features = false, features = [\"postgres\"] }
+diesel_migrations = \"2.2\"
+";
+
+const ON_DIESEL: &[(&str, &str)] = &[
+    ("diesel.toml", "[migrations_directory]\ndir = \"migrations\"\n"),
+    ("migrations/2024-01-01-000000_users/up.sql", USER_TABLE),
+    ("migrations/2024-01-01-000000_users/down.sql", "DROP TABLE \"user\";\n"),
+    ("src/stack.rs", include_str!("hosts/diesel/stack.rs")),
+];
+
+/// A library that keeps its migrations in a crate of their own.
+fn write_sea_orm(host: &Host) {
+    for (path, text) in [
+        ("Cargo.toml", include_str!("hosts/sea_orm/Cargo.toml")),
+        ("src/lib.rs", "pub mod accounts;\n"),
+        ("src/accounts.rs", "pub struct Scope {\n    pub user_id: i32,\n}\n"),
+        ("tests/stack.rs", include_str!("hosts/sea_orm/test.rs")),
+        ("migration/Cargo.toml", include_str!("hosts/sea_orm/migration.toml")),
+        ("migration/src/lib.rs", include_str!("hosts/sea_orm/migrator.rs")),
+        ("migration/src/m20220101_000001_create_users.rs", include_str!("hosts/sea_orm/create_users.rs")),
+    ] {
+        host.write(&format!("on_sea_orm/{path}"), text);
     }
 }
 

@@ -151,7 +151,7 @@ impl Manifest {
     }
 
     fn version_to_write(&self, need: &Need) -> &'static str {
-        match self.locked_sqlx() {
+        match self.sqlx_of_sea_orm().or_else(|| self.locked_sqlx()) {
             Some(SqlxVersion::V0_8) if need.name == SQLX => "0.8",
             Some(SqlxVersion::V0_9) if need.name == SQLX => "0.9",
             _ => need.version,

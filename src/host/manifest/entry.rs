@@ -135,6 +135,7 @@ const IMPLIED: &[(&str, &str, &[&str])] = &[
     ("chrono", "clock", &["iana-time-zone", "now"]),
     ("chrono", "now", &["std"]),
     ("chrono", "std", &["alloc"]),
+    ("sea-orm", "sqlx-all", &["sqlx-mysql", "sqlx-postgres", "sqlx-sqlite"]),
     ("serde", "default", &["std"]),
     ("serde_json", "default", &["std"]),
     ("thiserror", "default", &["std"]),

@@ -100,7 +100,7 @@ impl Manifest {
     }
 }
 
-fn supported(version: &Version) -> Option<SqlxVersion> {
+pub(super) fn supported(version: &Version) -> Option<SqlxVersion> {
     match (version.major, version.minor, version.patch) {
         (0, 8, 4..) => Some(SqlxVersion::V0_8),
         (0, 9, _) => Some(SqlxVersion::V0_9),

@@ -43,9 +43,11 @@ fn directory(names: &[&str]) -> (tempfile::TempDir, Tree) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("migrations")).unwrap();
     for name in names {
-        let table = name.split(['_', '.']).nth(1).unwrap_or("none");
+        let table = name.split(['_', '.', '/']).find(|word| word.starts_with(char::is_alphabetic)).unwrap_or("none");
         let sql = format!("CREATE TABLE {table} (id INTEGER PRIMARY KEY);");
-        std::fs::write(directory.path().join("migrations").join(name), sql).unwrap();
+        let path = directory.path().join("migrations").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, sql).unwrap();
     }
     let root = camino::Utf8PathBuf::from_path_buf(directory.path().to_owned()).unwrap();
     (directory, Tree::new(root))
@@ -53,34 +55,139 @@ fn directory(names: &[&str]) -> (tempfile::TempDir, Tree) {
 
 fn migrations(names: &[&str]) -> Migrations {
     let (_directory, tree) = directory(names);
-    read(&tree, Utf8Path::new("migrations"), Database::Sqlite).unwrap()
+    let tool = Tool::seen(&tree, Utf8Path::new("migrations")).unwrap().unwrap_or(Tool::Sqlx);
+    read(&tree, &Place { directory: "migrations".into(), tool }, Database::Sqlite).unwrap()
+}
+
+/// The scripts of a migration that would be added.
+fn added(names: &[&str]) -> String {
+    let now = chrono::Utc.with_ymd_and_hms(2026, 3, 4, 5, 6, 7).unwrap();
+    let scripts = migrations(names).new_scripts(now, "x", String::new(), String::new()).unwrap();
+    scripts.iter().map(|(file, _)| file.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 fn next(names: &[&str]) -> String {
-    migrations(names).next_version(chrono::Utc.with_ymd_and_hms(2026, 3, 4, 5, 6, 7).unwrap()).unwrap()
+    added(names).split('_').next().unwrap().to_owned()
 }
 
 #[test]
 fn a_host_without_migrations_gets_reversible_ones_with_timestamps() {
-    let found = migrations(&[]);
-    assert_eq!(found.style, MigrationStyle { reversible: true, versions: Versions::Timestamp });
-    assert_eq!(found.last, None);
-    assert_eq!(next(&[]), "20260304050607");
-    assert!(
-        read(&Tree::new("/nonexistent"), Utf8Path::new("../migrations"), Database::Sqlite)
-            .unwrap()
-            .catalog
-            .tables
-            .is_empty()
-    );
+    assert_eq!(added(&[]), "20260304050607_x.down.sql 20260304050607_x.up.sql");
+    let place = Place { directory: "../migrations".into(), tool: Tool::Sqlx };
+    assert!(read(&Tree::new("/nonexistent"), &place, Database::Sqlite).unwrap().catalog.tables.is_empty());
 }
 
 #[test]
 fn the_newest_migration_shows_the_style() {
-    let found = migrations(&["0001_a.sql", "0002_b.up.sql", "0002_b.down.sql"]);
-    assert_eq!(found.style, MigrationStyle { reversible: true, versions: Versions::Sequential { width: 4 } });
-    let found = migrations(&["0001_a.up.sql", "0001_a.down.sql", "20240101000000_b.sql"]);
-    assert_eq!(found.style, MigrationStyle { reversible: false, versions: Versions::Timestamp });
+    for (names, expected) in [
+        (&["0001_a.sql", "0002_b.up.sql", "0002_b.down.sql"] as &[_], "0003_x.down.sql 0003_x.up.sql"),
+        (&["0001_a.up.sql", "0001_a.down.sql", "20240101000000_b.sql"], "20260304050607_x.sql"),
+        (&["V1__a.sql", "V02__b.sql"], "V03__x.sql"),
+        (&["V1__a.rs", "sub/V7__b.sql"], "V8__x.sql"),
+        (&["V20240101000000__a.sql"], "V20260304050607__x.sql"),
+        (
+            &["2024-01-01-000000_a/up.sql", "2024-01-01-000000_a/down.sql"],
+            "2026-03-04-050607_x/down.sql 2026-03-04-050607_x/up.sql",
+        ),
+        (&["2024-01-01-000000-0000_a/up.sql"], "2026-03-04-050607-0000_x/up.sql"),
+        (&["2030-01-01-000000_a/up.sql"], "2030-01-01-000001_x/up.sql"),
+        (&["00000000000000_diesel_initial_setup/up.sql"], "2026-03-04-050607_x/up.sql"),
+        (&["0007_a/up.sql"], "0008_x/up.sql"),
+    ] {
+        assert_eq!(added(names), expected, "{names:?}");
+    }
+}
+
+#[test]
+fn tables_are_read_in_the_order_of_their_tool() {
+    for (names, expected) in [
+        (&["V10__ten.sql", "V9__nine.sql"] as &[_], "v9 v10"),
+        (
+            &["2024-02-01-000000_two/up.sql", "2024-01-01-000000_one/up.sql", "2024-01-01-000000_one/down.sql"],
+            "one two",
+        ),
+    ] {
+        let found = migrations(names);
+        let names: Vec<_> = found.catalog.tables.iter().map(|table| table.name.to_string()).collect();
+        assert_eq!(names.join(" ").to_lowercase(), expected);
+    }
+}
+
+#[test]
+fn versions_that_are_taken_twice_are_found() {
+    let same = |names: &[&str]| migrations(names).same_version().len();
+    assert_eq!(same(&["1_a.up.sql", "1_a.down.sql", "2_b.sql"]), 0);
+    assert_eq!(same(&["1_a.sql", "1_b.sql"]), 1);
+    assert_eq!(same(&["V1__a.sql", "V1__b.sql"]), 1);
+    assert_eq!(same(&["2024-01-01-000000_a/up.sql", "2024-01-01-000000_a/down.sql"]), 0);
+    assert_ne!(same(&["2024-01-01-000000_a/up.sql", "20240101000000_b/up.sql"]), 0);
+}
+
+#[test]
+fn tables_of_migrations_in_rust_are_read() {
+    let rust = |text: &str| {
+        let mut idens = Idens::default();
+        idens.read(text);
+        let mut catalog = Catalog::new(Database::Postgres);
+        catalog.apply(&rust::sql(text, &idens, Database::Postgres).join(";\n"));
+        catalog.tables.iter().map(show).collect::<Vec<_>>().join("; ")
+    };
+    let up = |body: &str| {
+        format!(
+            "use sea_orm_migration::prelude::*;
+            impl MigrationTrait for Migration {{
+                async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {{ {body} }}
+                async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {{
+                    manager.drop_table(Table::drop().table(User::Table).to_owned()).await
+                }}
+            }}
+            #[derive(DeriveIden)] enum User {{ Table, Id, Email, TeamId }}
+            #[derive(DeriveIden)] enum Team {{ #[sea_orm(iden = \"teams\")] Table, Id }}
+            #[derive(Iden)] #[iden = \"posts\"] enum Post {{ Table, Id, #[iden = \"text\"] Body }}"
+        )
+    };
+    for (body, expected) in [
+        (
+            "manager.create_table(Table::create().table(User::Table).if_not_exists()
+                .col(ColumnDef::new(User::Id).integer().not_null().auto_increment().primary_key())
+                .col(ColumnDef::new(User::Email).string().not_null().unique_key())
+                .col(&mut ColumnDef::new(User::TeamId).uuid())
+                .foreign_key(ForeignKey::create().name(\"fk\").from(User::Table, User::TeamId).to(Team::Table, Team::Id))
+                .to_owned()).await",
+            "user(id INTEGER pk, email VARCHAR unique, team_id UUID) -> teams",
+        ),
+        (
+            "manager.create_table(Table::create().table(Team::Table).col(pk_uuid(Team::Id))
+                .col(string_null(Alias::new(\"name\"))).to_owned()).await?;
+             manager.alter_table(Table::alter().table(Team::Table).add_column(ColumnDef::new(\"size\").big_integer())
+                .rename_column(Alias::new(\"name\"), \"title\").to_owned()).await",
+            "teams(id UUID pk, title VARCHAR, size BIGINT)",
+        ),
+        (
+            "let table = table_auto(Post::Table).col(pk_auto(Post::Id)).col(text(Post::Body)).to_owned();
+             manager.create_table(table).await?;
+             manager.rename_table(Table::rename().table(Post::Table, Alias::new(\"notes\")).to_owned()).await",
+            "notes(id INTEGER pk, text TEXT)",
+        ),
+        (
+            "manager.get_connection().execute_unprepared(\"CREATE TABLE users (id BIGINT PRIMARY KEY)\").await",
+            "users(id BIGINT pk)",
+        ),
+        (
+            "create_table(m, \"users\", &[(\"id\", ColType::PkAuto), (\"pid\", ColType::Uuid), (\"email\", \
+             ColType::StringUniq)], &[(\"team\", \"\")]).await",
+            "users(id INTEGER pk, pid UUID, email VARCHAR unique, team_id INTEGER, created_at TIMESTAMPTZ, \
+             updated_at TIMESTAMPTZ) -> teams",
+        ),
+        ("manager.create_table(schema.create_table_from_entity(Entity)).await", ""),
+    ] {
+        assert_eq!(rust(&up(body)), expected, "{body}");
+    }
+    let constant = "const UP: &str = r#\"CREATE TABLE a (id INT);\"#; const DOWN: &str = \"DROP TABLE a\";
+        impl M for N { async fn up(&self) { run(UP).await } async fn down(&self) { run(DOWN).await } }";
+    assert_eq!(rust(constant), "a(id INT)");
+    let refinery = "pub fn migration() -> String { \"CREATE TABLE a (id INT)\".to_owned() }";
+    assert_eq!(rust(refinery), "a(id INT)");
 }
 
 #[test]
@@ -96,7 +203,6 @@ fn a_new_version_is_later_than_all_there() {
 fn versions_are_ordered_as_numbers_and_other_files_are_ignored() {
     let names = ["10_ten.sql", "9_nine.up.sql", "9_nine.down.sql", "README.md", "seed.sql", "11.sql", "12_x.txt"];
     let found = migrations(&names);
-    assert_eq!(found.last, Some(10));
     let names: Vec<_> = found.catalog.tables.iter().map(|table| table.name.to_string()).collect();
     assert_eq!(names, ["nine", "ten"]);
 }
@@ -376,7 +482,8 @@ fn what_is_on_a_table_is_known() {
 #[test]
 fn after_the_last_version_there_is_none() {
     let found = migrations(&["9223372036854775807_a.sql"]);
-    let refused = found.next_version(chrono::Utc.with_ymd_and_hms(2026, 3, 4, 5, 6, 7).unwrap()).unwrap_err();
+    let now = chrono::Utc.with_ymd_and_hms(2026, 3, 4, 5, 6, 7).unwrap();
+    let refused = found.new_scripts(now, "x", String::new(), String::new()).unwrap_err();
     insta::assert_snapshot!(refused, @r"
     9223372036854775807_a.sql has the largest version that there is, so none can follow
     help: give that migration a smaller version, or name another directory with --migrations

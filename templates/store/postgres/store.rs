@@ -40,6 +40,13 @@ use super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 
 /// The pool that the context uses.
 pub type Pool = PgPool;
+{%- if sea_orm %}
+
+/// The pool behind a connection of `sea-orm`.
+pub(super) fn pool_of(connection: &sea_orm::DatabaseConnection) -> Pool {
+    connection.get_postgres_connection_pool().clone()
+}
+{%- endif %}
 
 /// Opens a pool with the settings that this layer needs.
 ///
@@ -184,7 +191,7 @@ pub(super) fn hint(error: &sqlx::Error) -> Option<&'static str> {
                 Some("grant the role SELECT, INSERT, UPDATE and DELETE on {{ prefix }}*")
             }
             // A missing table, or a missing column.
-            "42P01" | "42703" => Some("run the migrations, for example with `sqlx migrate run`"),
+            "42P01" | "42703" => Some("run the migrations, for example with `{{ migrate }}`"),
             "53300" => Some("allow more connections on the server, or fewer in its clients"),
             "55P03" => Some("end the transaction that keeps the conversation locked"),
             "57014" => Some(

@@ -32,6 +32,13 @@ use super::{Error, Result};
 
 /// The pool that the context uses.
 pub type Pool = SqlitePool;
+{%- if sea_orm %}
+
+/// The pool behind a connection of `sea-orm`.
+pub(super) fn pool_of(connection: &sea_orm::DatabaseConnection) -> Pool {
+    connection.get_sqlite_connection_pool().clone()
+}
+{%- endif %}
 
 /// Opens a pool with the settings that this layer needs. The file is created if it is missing; one
 /// that is deleted while the pool is open is not created again.
@@ -158,7 +165,7 @@ pub(super) fn hint(error: &sqlx::Error) -> Option<&'static str> {
         SQLITE_ERROR => {
             let message = error.as_database_error()?.message();
             let is_missing = message.starts_with("no such table") || message.contains("no such column") || message.contains("has no column");
-            is_missing.then_some("run the migrations, for example with `sqlx migrate run`")
+            is_missing.then_some("run the migrations, for example with `{{ migrate }}`")
         }
         SQLITE_BUSY => Some("another process keeps the database locked: end its transaction"),
         SQLITE_READONLY => Some("let the process write to the file and its directory"),

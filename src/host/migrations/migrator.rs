@@ -1,0 +1,207 @@
+//! The `Migrator` of sea-orm-migration: the file that lists a host's migrations in the order in which they run, and that
+//! file with one more in its list.
+
+use camino::{Utf8Path, Utf8PathBuf};
+use proc_macro2::Span;
+use syn::ext::IdentExt as _;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{Expr, ExprMacro, ImplItemFn, ItemImpl, MacroDelimiter, Token};
+
+use crate::failure::{Failure, Result};
+use crate::host::modules;
+
+/// A list of migrations in a file.
+#[derive(Debug)]
+pub struct Migrator {
+    /// The modules of the migrations, in the order in which they run.
+    pub modules: Vec<String>,
+    list: Option<List>,
+}
+
+/// The elements of `vec![…]`, as places in the text.
+#[derive(Debug)]
+struct List {
+    open: Span,
+    close: Span,
+    elements: Vec<Span>,
+    comma: Option<Span>,
+}
+
+impl Migrator {
+    /// Nothing if there is none in the file, or it cannot be parsed.
+    pub fn read(text: &str) -> Option<Self> {
+        if !text.contains("MigratorTrait") {
+            return None;
+        }
+        let mut finder = Finder { inside: false, found: None };
+        finder.visit_file(&syn::parse_file(text).ok()?);
+        finder.found
+    }
+
+    /// Where the modules below the file are.
+    pub fn directory(file: &Utf8Path) -> Utf8PathBuf {
+        let parent = file.parent().unwrap_or(Utf8Path::new(""));
+        match file.file_name() {
+            Some("lib.rs" | "main.rs" | "mod.rs") => parent.to_owned(),
+            _ => file.with_extension(""),
+        }
+    }
+
+    /// The text with a migration behind the others of its list. Nothing if it is there.
+    pub fn register(file: &Utf8Path, text: &str, module: &str) -> Result<Option<String>> {
+        let plain = text.strip_prefix('\u{feff}').unwrap_or(text);
+        modules::parse(file, plain)?;
+        let found = Self::read(plain);
+        if found.as_ref().is_some_and(|migrator| migrator.modules.iter().any(|other| other == module)) {
+            return Ok(None);
+        }
+        let element = format!("Box::new({module}::Migration)");
+        let Some(list) = found.and_then(|migrator| migrator.list) else {
+            return Err(Failure::decision(format!(
+                "{file}: `fn migrations()` has no `vec![…]` that lists the migrations"
+            ))
+            .help(format!(
+                "write it as `vec![Box::new(…::Migration)]`, or run this with --no-wire and add `{element}` yourself"
+            )));
+        };
+        let spliced = list.with(plain, &element);
+        Ok(Some(format!("{}{spliced}", &text[..text.len() - plain.len()])))
+    }
+}
+
+impl List {
+    fn with(&self, text: &str, element: &str) -> String {
+        let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let indent = |at: usize| {
+            let line = &text[text[..at].rfind('\n').map_or(0, |end| end + 1)..at];
+            line[..line.len() - line.trim_start().len()].to_owned()
+        };
+        let (open, close) = (self.open.byte_range(), self.close.byte_range());
+        match self.elements.last() {
+            Some(last) if text[open.end..last.byte_range().start].contains('\n') => {
+                let end = self.comma.unwrap_or(*last).byte_range().end;
+                let comma = if self.comma.is_some() { "" } else { "," };
+                let indent = indent(last.byte_range().start);
+                format!("{}{comma}{newline}{indent}{element},{}", &text[..end], &text[end..])
+            }
+            // The list was short enough for one line, and is not any longer.
+            _ => {
+                let indent = indent(open.start);
+                let elements = self.elements.iter().map(|span| &text[span.byte_range()]).chain([element]);
+                let lines: Vec<_> = elements.map(|one| format!("{newline}{indent}    {one},")).collect();
+                let lines = lines.concat();
+                format!("{}{lines}{newline}{indent}{}", &text[..open.end], &text[close.start..])
+            }
+        }
+    }
+}
+
+/// Finds the first `vec![…]` in `fn migrations()` of an `impl MigratorTrait`.
+struct Finder {
+    inside: bool,
+    found: Option<Migrator>,
+}
+
+impl<'ast> Visit<'ast> for Finder {
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        let is_migrator = item.trait_.as_ref().and_then(|(path, _)| path.segments.last());
+        if is_migrator.is_some_and(|name| name.ident == "MigratorTrait") {
+            self.found.get_or_insert(Migrator { modules: Vec::new(), list: None });
+            visit::visit_item_impl(self, item);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
+        self.inside = item.sig.ident == "migrations";
+        visit::visit_impl_item_fn(self, item);
+        self.inside = false;
+    }
+
+    fn visit_expr_macro(&mut self, item: &'ast ExprMacro) {
+        let Some(migrator) = self.found.as_mut().filter(|found| self.inside && found.list.is_none()) else { return };
+        let MacroDelimiter::Bracket(bracket) = &item.mac.delimiter else { return };
+        if !item.mac.path.is_ident("vec") {
+            return;
+        }
+        let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
+        let Ok(elements) = item.mac.parse_body_with(parser) else { return };
+        migrator.modules = elements.iter().filter_map(module).collect();
+        migrator.list = Some(List {
+            open: bracket.span.open(),
+            close: bracket.span.close(),
+            comma: elements.pairs().next_back().and_then(|pair| pair.punct().map(Spanned::span)),
+            elements: elements.iter().map(Spanned::span).collect(),
+        });
+    }
+}
+
+/// `Box::new(m20240101_000001_users::Migration)`
+fn module(element: &Expr) -> Option<String> {
+    let Expr::Call(call) = element else { return None };
+    let path = match call.args.first()? {
+        Expr::Path(path) => &path.path,
+        Expr::Struct(item) => &item.path,
+        _ => return None,
+    };
+    let mut segments = path.segments.iter().rev();
+    let _type = segments.next()?;
+    Some(segments.next()?.ident.unraw().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registered(list: &str) -> String {
+        let text = format!(
+            "pub struct Migrator;\n\nimpl MigratorTrait for Migrator {{\n    fn migrations() -> Vec<Box<dyn \
+             MigrationTrait>> {{\n        {list}\n    }}\n}}\n"
+        );
+        let new = Migrator::register(Utf8Path::new("lib.rs"), &text, "m2_b").unwrap().unwrap();
+        assert_eq!(Migrator::register(Utf8Path::new("lib.rs"), &new, "m2_b").unwrap(), None);
+        let start = text.find(list).unwrap();
+        new[start..new.len() - "\n    }\n}\n".len()].to_owned()
+    }
+
+    #[test]
+    fn a_migration_is_put_behind_the_others() {
+        insta::assert_snapshot!(registered("vec![Box::new(m1_a::Migration)]"), @"
+        vec![
+                    Box::new(m1_a::Migration),
+                    Box::new(m2_b::Migration),
+                ]
+        ");
+        insta::assert_snapshot!(registered("vec![]"), @"
+        vec![
+                    Box::new(m2_b::Migration),
+                ]
+        ");
+        let loco = "vec![\n            Box::new(m1_a::Migration),\n            // inject-above\n        ]";
+        insta::assert_snapshot!(registered(loco), @"
+        vec![
+                    Box::new(m1_a::Migration),
+                    Box::new(m2_b::Migration),
+                    // inject-above
+                ]
+        ");
+        let no_comma = "vec![\n            Box::new(m1_a::Migration) // first\n        ]";
+        insta::assert_snapshot!(registered(no_comma), @"
+        vec![
+                    Box::new(m1_a::Migration),
+                    Box::new(m2_b::Migration), // first
+                ]
+        ");
+    }
+
+    #[test]
+    fn a_list_that_is_made_in_another_way_is_refused() {
+        let text = "impl MigratorTrait for M { fn migrations() -> Vec<B> { all() } }";
+        let refused = Migrator::register(Utf8Path::new("src/lib.rs"), text, "m2_b").unwrap_err();
+        insta::assert_snapshot!(refused, @"
+        src/lib.rs: `fn migrations()` has no `vec![…]` that lists the migrations
+        help: write it as `vec![Box::new(…::Migration)]`, or run this with --no-wire and add `Box::new(m2_b::Migration)` yourself
+        ");
+    }
+}
