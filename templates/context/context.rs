@@ -97,6 +97,26 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct {{ context }} {
     store: Store,
 }
+{%- if sea_orm %}
+
+/// Shares the pool of the application's `sea-orm`.
+///
+/// # Panics
+///
+/// If that is a connection to another database, or no pool.
+impl From<&sea_orm::DatabaseConnection> for {{ context }} {
+    fn from(connection: &sea_orm::DatabaseConnection) -> Self {
+        Self::new(store::pool_of(connection))
+    }
+}
+
+/// As from a reference.
+impl From<sea_orm::DatabaseConnection> for {{ context }} {
+    fn from(connection: sea_orm::DatabaseConnection) -> Self {
+        Self::from(&connection)
+    }
+}
+{%- endif %}
 
 impl {{ context }} {
     /// Uses a pool of the application's; [`connect`] opens one with the settings that fit.
@@ -195,23 +215,3 @@ impl {{ context }} {
         self.store.delete_conversations_before(cutoff).await
     }
 }
-{%- if sea_orm %}
-
-/// Shares the pool of the application's `sea-orm`.
-///
-/// # Panics
-///
-/// If that is a connection to another database, or no pool.
-impl From<&sea_orm::DatabaseConnection> for {{ context }} {
-    fn from(connection: &sea_orm::DatabaseConnection) -> Self {
-        Self::new(store::pool_of(connection))
-    }
-}
-
-/// As from a reference.
-impl From<sea_orm::DatabaseConnection> for {{ context }} {
-    fn from(connection: sea_orm::DatabaseConnection) -> Self {
-        Self::from(&connection)
-    }
-}
-{%- endif %}

@@ -263,6 +263,7 @@ fn migrations_go_where_the_code_of_the_host_finds_them() {
     for (code, expected) in [
         ("fn main() {\n    sqlx::migrate!(\"db/migrations\").run(&pool);\n}", "cargo run"),
         ("fn main() {\n    Migrator::new(std::path::Path::new(\"./db/migrations\")).run(&pool);\n}", "cargo run"),
+        ("fn main() {\n    sqlx::migrate!().run(&pool);\n}", "cargo run"),
         ("static MIGRATOR: Migrator = sqlx::migrate!(\"./db/migrations/\");\n\nfn main() {}", "cargo build"),
         (
             "fn main() {}\n\n#[cfg(test)]\nmod tests {\n    #[sqlx::test(migrations = \"db/migrations\")]\n    fn a() {}\n}",
@@ -270,6 +271,9 @@ fn migrations_go_where_the_code_of_the_host_finds_them() {
         ),
     ] {
         let host = naming(code);
+        if code.contains("migrate!()") {
+            host.write("sqlx.toml", "[migrate]\nmigrations-dir = \"db/migrations\"\n");
+        }
         let (run, names) = added(&host, PLAIN);
         assert!(names.starts_with("db/migrations/00000000000000_create_sagents_persistence.down.sql"), "{names}");
         assert!(next(&run).contains(expected), "{code}\n{}", run.stdout);
@@ -284,6 +288,12 @@ fn a_call_for_another_directory_runs_nothing_of_ours() {
     assert_snapshot!(next(&run), @"
     Next:
       sqlx migrate run --source migrations  # creates the tables in DATABASE_URL
+    ");
+    let host = naming("#[cfg(test)]\nmod database;\n\nfn main() {}")
+        .file("src/database.rs", "pub fn migrate() {\n    sqlx::migrate!(\"db/migrations\").run(&pool);\n}\n");
+    assert_snapshot!(next(&host.generate(PLAIN)), @"
+    Next:
+      sqlx migrate run --source db/migrations  # creates the tables in DATABASE_URL
     ");
     let host = naming("fn main() {\n    migrate!(\"db/migrations\");\n    migrate!(\"db/other\");\n}");
     assert_snapshot!(refusal(&host, PLAIN), @"

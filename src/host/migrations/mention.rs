@@ -51,9 +51,10 @@ pub fn mentions(tree: &Tree, sources: &Utf8Path) -> Result<Vec<Mention>> {
     {
         files.extend(tree.sources(directory)?.into_iter().map(|file| (file, is_test)));
     }
-    let mut mentions = Vec::new();
+    let (mut mentions, mut for_tests) = (Vec::new(), Vec::new());
     for (file, is_test) in files.into_iter().filter(|(file, _)| file.extension() == Some("rs")) {
         let Ok(Some(text)) = tree.read(&file) else { continue };
+        for_tests.extend(test_modules(&text));
         if !["migrate!", "migrations!", "Migrator::new", "sqlx::test("].iter().any(|call| text.contains(call)) {
             continue;
         }
@@ -70,8 +71,25 @@ pub fn mentions(tree: &Tree, sources: &Utf8Path) -> Result<Vec<Mention>> {
             runs,
         }));
     }
+    for mention in &mut mentions {
+        let is_module = |name: &String| {
+            let directory = mention.file.parent().and_then(Utf8Path::file_name);
+            mention.file.file_stem() == Some(name) || directory == Some(name)
+        };
+        mention.is_test |= for_tests.iter().any(is_module);
+    }
     mentions.sort_by_key(|mention| mention.is_test);
     Ok(mentions)
+}
+
+/// The modules in files of their own that are declared for tests only.
+fn test_modules(text: &str) -> impl Iterator<Item = String> {
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let names = lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]").filter_map(|pair| {
+        let name = pair[1].strip_prefix("pub ").unwrap_or(pair[1]).strip_prefix("mod ")?.strip_suffix(';')?;
+        Some(name.to_owned())
+    });
+    names.collect::<Vec<_>>().into_iter()
 }
 
 type Found = (Call, Option<String>, bool);
