@@ -33,6 +33,7 @@ use crate::memory::{self, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
 use crate::note::Note;
 use crate::schema::{self, OwnerColumn, OwnerKey};
+use crate::time_crate::TimeCrate;
 
 #[derive(Debug)]
 pub struct Options {
@@ -49,6 +50,7 @@ pub struct Options {
     pub wire: bool,
     /// sqlx under another name in the host's Cargo.toml.
     pub sqlx_name: Option<String>,
+    pub time_crate: TimeCrate,
     /// How rows get another owner.
     pub backfill: Option<Backfill>,
     /// The migrations as they are, those of the context included.
@@ -169,6 +171,7 @@ impl Options {
             migrations: directory,
             tests: !no_tests.unwrap_or(false),
             wire: !no_wire.unwrap_or(false),
+            time_crate: TimeCrate::choose(&sqlx, memory::time_crate(&host.tree, recorded)?),
             sqlx_name: sqlx.renamed,
             found,
             notes,
@@ -224,6 +227,7 @@ impl Options {
             scope_group: group.and_then(|group| group.access.as_ref().map(Access::shown)),
             table_prefix: self.prefix.as_str().to_owned(),
             database: self.database,
+            time_crate: self.time_crate,
             migrations: self.migrations.clone(),
             tests: self.tests,
             backfill: self.backfill.as_ref().map(|backfill| backfill.text.clone()),
@@ -293,6 +297,8 @@ pub struct Resolved {
     pub scope_group: Option<String>,
     pub table_prefix: String,
     pub database: Database,
+    #[serde(default)]
+    pub time_crate: TimeCrate,
     pub migrations: Utf8PathBuf,
     pub tests: bool,
     /// The one that was used last; it is for one change of owner and no other.

@@ -44,7 +44,8 @@ pub enum SqlxVersion {
 }
 
 /// The sqlx that the generated code will be compiled with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they are features")]
 pub struct Sqlx {
     /// Nothing if neither the package, nor its workspace, nor Cargo.lock decides.
     pub version: Option<SqlxVersion>,
@@ -53,6 +54,8 @@ pub struct Sqlx {
     pub sqlite: bool,
     pub postgres: bool,
     pub mysql: bool,
+    pub chrono: bool,
+    pub time: bool,
 }
 
 /// A Cargo.toml with its needs met.
@@ -93,7 +96,7 @@ impl Manifest {
         self.refuse_some_targets(SQLX)?;
         let Some(entry) = self.find(NORMAL, SQLX).or_else(|| self.find(DEV, SQLX)).or_else(|| self.shared(SQLX)) else {
             let version = self.locked_sqlx();
-            return Ok(Sqlx { version, renamed: None, sqlite: false, postgres: false, mysql: false });
+            return Ok(Sqlx { version, ..Sqlx::default() });
         };
         let mut features = entry.features(true);
         features.extend(self.for_targets(NORMAL, SQLX).iter().flat_map(|(_, entry)| entry.features(true)));
@@ -104,6 +107,8 @@ impl Manifest {
             sqlite: has("sqlite") || has("sqlite-preupdate-hook"),
             postgres: has("postgres"),
             mysql: has("mysql"),
+            chrono: has("chrono"),
+            time: has("time"),
         })
     }
 

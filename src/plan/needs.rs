@@ -7,6 +7,7 @@ use crate::failure::Result;
 use crate::host::Host;
 use crate::host::manifest::{Need, SqlxVersion, Wiring};
 use crate::options::Options;
+use crate::time_crate::TimeCrate;
 
 pub fn manifest(options: &Options, host: &Host) -> Result<Part> {
     let Wiring { text, lines } = host.manifest.with(&needs(options, host)?)?;
@@ -30,17 +31,29 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         None if host.manifest.rust_version().is_some_and(|version| (version.major, version.minor) < (1, 94)) => "0.8",
         Some(SqlxVersion::V0_9) | None => "0.9",
     };
+    let time = match options.time_crate {
+        TimeCrate::Chrono => need("chrono", "0.4", "0.4.31", &["clock", "serde", "std"] as &[_]),
+        TimeCrate::Time => need("time", "0.3", "0.3.36", &["formatting", "parsing", "std"]),
+    };
     let mut needs = vec![
-        need("chrono", "0.4", "0.4.31", &["clock", "serde", "std"] as &[_]),
+        time,
         need("serde", "1.0", "1.0.0", &["derive"]),
         need("serde_json", "1.0", "1.0.0", &["float_roundtrip"]),
         need(
             "sqlx",
             sqlx,
             "0.8.4",
-            match options.database {
-                Database::Sqlite => &["chrono", "derive", "json", "runtime-tokio", "sqlite", "uuid"],
-                Database::Postgres => &["chrono", "derive", "json", "postgres", "runtime-tokio", "uuid"],
+            match (options.database, options.time_crate) {
+                (Database::Sqlite, TimeCrate::Chrono) => {
+                    &["chrono", "derive", "json", "runtime-tokio", "sqlite", "uuid"]
+                }
+                (Database::Sqlite, TimeCrate::Time) => &["derive", "json", "runtime-tokio", "sqlite", "time", "uuid"],
+                (Database::Postgres, TimeCrate::Chrono) => {
+                    &["chrono", "derive", "json", "postgres", "runtime-tokio", "uuid"]
+                }
+                (Database::Postgres, TimeCrate::Time) => {
+                    &["derive", "json", "postgres", "runtime-tokio", "time", "uuid"]
+                }
             },
         ),
         need("thiserror", "2.0", "1.0.0", &[]),

@@ -65,8 +65,7 @@ fn every_way_to_write_a_dependency_is_read() {
         "[workspace.dependencies]\nsqlx = { version = '0.8', features = ['sqlite'] }",
     ] {
         let sqlx = manifest(text).sqlx().unwrap();
-        let expected =
-            Sqlx { version: Some(SqlxVersion::V0_8), renamed: None, sqlite: true, postgres: false, mysql: false };
+        let expected = Sqlx { version: Some(SqlxVersion::V0_8), sqlite: true, ..Sqlx::default() };
         assert_eq!(sqlx, expected, "{text}");
     }
 }
