@@ -5,12 +5,12 @@ use super::edit::Edit;
 use crate::database::Database;
 use crate::failure::Result;
 use crate::host::Host;
-use crate::host::manifest::{Need, SqlxVersion, Wiring};
+use crate::host::manifest::{Need, Wiring};
 use crate::options::Options;
 use crate::time_crate::TimeCrate;
 
 pub fn manifest(options: &Options, host: &Host) -> Result<Part> {
-    let Wiring { text, lines } = host.manifest.with(&needs(options, host)?)?;
+    let Wiring { text, lines } = host.manifest.with(&needs(options, host))?;
     let mut part = Part::default();
     if !lines.is_empty() {
         // Nothing else edits Cargo.toml.
@@ -23,17 +23,18 @@ pub fn manifest(options: &Options, host: &Host) -> Result<Part> {
 }
 
 /// The crates that the generated code names.
-fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
+fn needs(options: &Options, host: &Host) -> Vec<Need> {
     let need = |name, version, minimum, features| Need { name, version, minimum, features, dev: false };
-    let sqlx = match host.manifest.sqlx()?.version {
-        Some(SqlxVersion::V0_8) => "0.8",
-        // sqlx 0.9 needs Rust 1.94.
-        None if host.manifest.rust_version().is_some_and(|version| (version.major, version.minor) < (1, 94)) => "0.8",
-        Some(SqlxVersion::V0_9) | None => "0.9",
+    // sqlx 0.9 needs Rust 1.94.
+    let is_old = host.manifest.rust_version().is_some_and(|version| (version.major, version.minor) < (1, 94));
+    let sqlx = if is_old { "0.8" } else { "0.9" };
+    let oldest_sqlx = match options.database {
+        Database::Sqlite => "0.8.0",
+        Database::Postgres => "0.7.4",
     };
     let time = match options.time_crate {
         TimeCrate::Chrono => need("chrono", "0.4", "0.4.31", &["clock", "serde", "std"] as &[_]),
-        TimeCrate::Time => need("time", "0.3", "0.3.36", &["formatting", "parsing", "std"]),
+        TimeCrate::Time => need("time", "0.3.36", "0.3.36", &["formatting", "parsing", "std"]),
     };
     let mut needs = vec![
         time,
@@ -42,7 +43,7 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         need(
             "sqlx",
             sqlx,
-            "0.8.4",
+            oldest_sqlx,
             match (options.database, options.time_crate) {
                 (Database::Sqlite, TimeCrate::Chrono) => {
                     &["chrono", "derive", "json", "runtime-tokio", "sqlite", "uuid"]
@@ -64,7 +65,7 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
     if host.is_new() {
         needs.push(need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread"]));
         needs.push(need("tokio", "1.40", "1.40.0", tokio));
-        needs.push(need("sqlx", sqlx, "0.8.4", &["macros", "migrate"]));
+        needs.push(need("sqlx", sqlx, oldest_sqlx, &["macros", "migrate"]));
     } else {
         needs.push(need("tokio", "1.40", "1.40.0", tokio));
         if options.tests {
@@ -72,5 +73,5 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
             needs.push(Need { dev: true, ..dev });
         }
     }
-    Ok(needs)
+    needs
 }

@@ -15,6 +15,7 @@ mod refused;
 mod report;
 mod rerun;
 mod seam;
+mod surroundings;
 mod tables;
 mod transcript;
 mod up_to_date;

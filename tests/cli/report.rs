@@ -252,6 +252,7 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       created   src/sagents/session.rs
       created   src/sagents/state.rs
       created   src/sagents/stored.rs
+      created   src/sagents/timestamp.rs
       created   src/sagents/todo.rs
       created   src/sagents.rs
 
@@ -390,6 +391,7 @@ fn the_list_is_json_for_scripts() {
         "scope-owner": "user_id",
         "table-prefix": "sagents_",
         "database": "sqlite",
+        "time-crate": "chrono",
         "migrations": "migrations",
         "tests": true
       }
