@@ -11,7 +11,7 @@ mod reserved;
 pub use self::group::{Group, GroupTable, NewOwners, new_owners};
 pub use self::key::OwnerTable;
 pub use self::owner::Owner;
-pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference};
+pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference, refuse_unknown_owners};
 pub use self::reserved::RESERVED_TYPES;
 
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ pub enum ScopeOrigin {
     Context,
 }
 
-/// An SQL expression that gives a conversation its new owner.
+/// An SQL expression that gives a conversation its new owner, or `none`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backfill {
     pub text: String,
@@ -191,7 +191,13 @@ impl Options {
 
     /// The expression for the change of owner in this run.
     pub fn backfill_now(&self) -> Option<&str> {
-        self.backfill.as_ref().filter(|backfill| backfill.is_used_now).map(|backfill| backfill.text.as_str())
+        let now = self.backfill.as_ref().filter(|backfill| backfill.is_used_now).map(|backfill| backfill.text.as_str());
+        now.filter(|text| *text != rerun::NO_BACKFILL)
+    }
+
+    /// A person said that there are no conversations, or that the migration may stop where there are.
+    pub fn allows_only_empty_tables(&self) -> bool {
+        self.backfill.as_ref().is_some_and(|backfill| backfill.is_used_now && backfill.text == rerun::NO_BACKFILL)
     }
 
     /// The owner as a column.

@@ -122,7 +122,8 @@ fn the_help_of_the_generator_is_complete() {
           --migrations <DIR>       The directory of migrations [default: migrations]
           --backfill <SQL>         Where the owner changes: an SQL expression that gives the new owner
                                    of a row `conversation`, for example `(SELECT team_id FROM users
-                                   WHERE users.id = conversation.user_id)`
+                                   WHERE users.id = conversation.user_id)`; `none` if there are no
+                                   conversations yet
           --drop-old-owner         Drop the columns of former owners, which a change of owner keeps
 
     Host:
