@@ -15,6 +15,14 @@ pub enum Database {
 }
 
 impl Database {
+    /// The oldest sqlx that the generated code compiles with.
+    pub fn oldest_sqlx(self) -> &'static str {
+        match self {
+            Self::Sqlite => "0.8.0",
+            Self::Postgres => "0.7.4",
+        }
+    }
+
     pub fn parse(text: &str) -> Result<Self> {
         match text {
             "sqlite" => Ok(Self::Sqlite),

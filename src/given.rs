@@ -65,7 +65,7 @@ pub struct Given {
     pub migrations: Option<Utf8PathBuf>,
 
     /// Where the owner changes: an SQL expression that gives the new owner of a row `conversation`, for example
-    /// `(SELECT team_id FROM users WHERE users.id = conversation.user_id)`
+    /// `(SELECT team_id FROM users WHERE users.id = conversation.user_id)`; `none` if there are no conversations yet
     #[arg(long, value_name = "SQL", help_heading = "Database")]
     pub backfill: Option<String>,
 

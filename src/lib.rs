@@ -27,6 +27,7 @@ mod plan;
 mod report;
 mod schema;
 mod templates;
+mod time_crate;
 mod tree;
 mod verdict;
 

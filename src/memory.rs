@@ -13,6 +13,7 @@ use crate::merge;
 use crate::names::ModulePath;
 use crate::options::Resolved;
 use crate::schema::Schema;
+use crate::time_crate::TimeCrate;
 use crate::tree::Tree;
 
 pub const OPTIONS_FILE: &str = "sagents.toml";
@@ -264,6 +265,22 @@ pub enum Base {
     Known(String),
 }
 
+/// The crate that the runtime has its points in time from, which all contexts share.
+pub fn time_crate(tree: &Tree, recorded: &Recorded) -> Result<Option<TimeCrate>> {
+    for context in recorded.contexts.keys().filter_map(|key| ModulePath::parse_key(key).ok()) {
+        if let Some(resolved) = resolved(tree, &context)? {
+            return Ok(Some(resolved.time_crate));
+        }
+    }
+    Ok(None)
+}
+
+fn resolved(tree: &Tree, context: &ModulePath) -> Result<Option<Resolved>> {
+    let file = resolved_file(context);
+    let text = tree.read(&file)?;
+    text.map(|text| toml::from_str(&text).map_err(|error| damaged(&file, &error.message()))).transpose()
+}
+
 impl Last {
     pub fn read(tree: &Tree, context: &ModulePath) -> Result<Self> {
         let schema = match tree.read(&schema_file(context))? {
@@ -273,12 +290,7 @@ impl Last {
             }),
             None => None,
         };
-        let resolved = match tree.read(&resolved_file(context))? {
-            Some(text) => {
-                Some(toml::from_str(&text).map_err(|error| damaged(&resolved_file(context), &error.message()))?)
-            }
-            None => None,
-        };
+        let resolved = resolved(tree, context)?;
         let files = Files::read(tree, context)?;
         let runtime = Files::read(tree, &ModulePath::runtime())?;
         Ok(Self { schema, resolved, files, runtime })

@@ -16,7 +16,7 @@ pub enum Note {
     NoGroupIndex { table: String, column: String },
     /// A scope always has an owner, so it never reads as a group.
     NeverGroup { scope: String, owner: String, group: String },
-    /// The owner changes without `--backfill`.
+    /// The owner changes with `--backfill none`.
     EmptyTablesOnly,
     /// Emitted migrations that are gone, while others make the same tables.
     Replaced(Vec<Utf8PathBuf>),

@@ -12,7 +12,7 @@ mod reserved;
 pub use self::group::{Group, GroupTable, NewOwners, new_owners};
 pub use self::key::OwnerTable;
 pub use self::owner::Owner;
-pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference};
+pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference, refuse_unknown_owners};
 pub use self::reserved::RESERVED_TYPES;
 
 use std::collections::BTreeSet;
@@ -35,6 +35,7 @@ use crate::memory::{self, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
 use crate::note::Note;
 use crate::schema::{self, OwnerColumn, OwnerKey};
+use crate::time_crate::TimeCrate;
 
 #[derive(Debug)]
 pub struct Options {
@@ -55,6 +56,7 @@ pub struct Options {
     pub sqlx_name: Option<String>,
     /// The host uses sea-orm, on the sqlx that the generated code is compiled with.
     pub sea_orm: bool,
+    pub time_crate: TimeCrate,
     /// How rows get another owner.
     pub backfill: Option<Backfill>,
     /// The migrations as they are, those of the context included.
@@ -74,7 +76,7 @@ pub enum ScopeOrigin {
     Context,
 }
 
-/// An SQL expression that gives a conversation its new owner.
+/// An SQL expression that gives a conversation its new owner, or `none`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backfill {
     pub text: String,
@@ -163,7 +165,7 @@ impl Options {
         if !is_own {
             host.source(&context).check_scope(&scope)?;
         }
-        let sea_orm = sqlx.version.is_some() && sqlx.version == host.manifest.sqlx_of_sea_orm();
+        let sea_orm = host.manifest.shares_sqlx_with_sea_orm(database.oldest_sqlx())?;
         notes.extend((host.manifest.features("sea-orm").is_some() && !sea_orm).then_some(Note::OtherSqlx));
         let options = Self {
             scope_origin: match lookup {
@@ -181,6 +183,7 @@ impl Options {
             tests: !no_tests.unwrap_or(false),
             wire: !no_wire.unwrap_or(false),
             sea_orm,
+            time_crate: TimeCrate::choose(&sqlx, memory::time_crate(&host.tree, recorded)?),
             sqlx_name: sqlx.renamed,
             found,
             notes,
@@ -200,7 +203,13 @@ impl Options {
 
     /// The expression for the change of owner in this run.
     pub fn backfill_now(&self) -> Option<&str> {
-        self.backfill.as_ref().filter(|backfill| backfill.is_used_now).map(|backfill| backfill.text.as_str())
+        let now = self.backfill.as_ref().filter(|backfill| backfill.is_used_now).map(|backfill| backfill.text.as_str());
+        now.filter(|text| *text != rerun::NO_BACKFILL)
+    }
+
+    /// A person said that there are no conversations, or that the migration may stop where there are.
+    pub fn allows_only_empty_tables(&self) -> bool {
+        self.backfill.as_ref().is_some_and(|backfill| backfill.is_used_now && backfill.text == rerun::NO_BACKFILL)
     }
 
     /// The owner as a column.
@@ -236,6 +245,7 @@ impl Options {
             scope_group: group.and_then(|group| group.access.as_ref().map(Access::shown)),
             table_prefix: self.prefix.as_str().to_owned(),
             database: self.database,
+            time_crate: self.time_crate,
             migrations: self.migrations.clone(),
             tests: self.tests,
             backfill: self.backfill.as_ref().map(|backfill| backfill.text.clone()),
@@ -305,6 +315,8 @@ pub struct Resolved {
     pub scope_group: Option<String>,
     pub table_prefix: String,
     pub database: Database,
+    #[serde(default)]
+    pub time_crate: TimeCrate,
     pub migrations: Utf8PathBuf,
     pub tests: bool,
     /// The one that was used last; it is for one change of owner and no other.

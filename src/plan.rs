@@ -110,7 +110,7 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
         registrations(options, &tables),
         scope_part.unwrap_or_default(),
         generated(host, &options.context, context, texts.files()),
-        generated(host, &ModulePath::runtime(), runtime, templates::runtime()),
+        generated(host, &ModulePath::runtime(), runtime, templates::runtime(options.time_crate)),
         needs::manifest(options, host)?,
         new_package(options, host, start.last),
         attributes(start.last),

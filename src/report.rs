@@ -18,6 +18,7 @@ use crate::change::{Action, Change};
 use crate::failure::Failure;
 use crate::generation::Generation;
 use crate::options::{Dropped, Resolved};
+use crate::time_crate::TimeCrate;
 
 const BOLD: Style = Style::new().bold();
 const GREEN: Style = AnsiColor::Green.on_default();
@@ -236,6 +237,7 @@ pub fn list(contexts: &[Resolved]) -> String {
             scope_group,
             table_prefix,
             database,
+            time_crate,
             migrations,
             tests,
             backfill,
@@ -256,6 +258,7 @@ pub fn list(contexts: &[Resolved]) -> String {
             ("scope group", scope_group.clone()),
             ("table prefix", Some(table_prefix.clone())),
             ("database", Some(database.name().to_owned())),
+            ("time crate", (*time_crate == TimeCrate::Time).then(|| "time".to_owned())),
             ("migrations", Some(migrations.to_string())),
             ("tests", Some(if *tests { "yes" } else { "no" }.to_owned())),
             ("backfill", backfill.clone()),

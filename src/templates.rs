@@ -10,6 +10,7 @@ use crate::host::source::{Access, Around, Seen, Step, Take};
 use crate::key::KeyType;
 use crate::names::{Name, TypePath, crate_name};
 use crate::options::{Group, GroupTable, NewOwners, Options, Owner, RESERVED_TYPES, ScopeOrigin};
+use crate::time_crate::TimeCrate;
 
 /// How generated tests make the tables.
 #[derive(Debug)]
@@ -48,6 +49,7 @@ impl Context {
             wire: _,
             sqlx_name: _,
             sea_orm,
+            time_crate: _,
             backfill: _,
             found,
             notes: _,
@@ -726,9 +728,10 @@ macro_rules! plain {
     };
 }
 
-/// The agent runtime, which is the same in every host: plain Rust that this package tests in place.
-pub fn runtime() -> Files {
-    plain!(
+/// The agent runtime: plain Rust that this package tests in place. It is the same in every host, but for the crate of its
+/// points in time.
+pub fn runtime(time_crate: TimeCrate) -> Files {
+    let mut files = plain!(
         "sagents",
         "display",
         "extensions",
@@ -748,7 +751,13 @@ pub fn runtime() -> Files {
         "state",
         "stored",
         "todo"
-    )
+    );
+    let timestamp = match time_crate {
+        TimeCrate::Chrono => include_str!("../templates/runtime/timestamp.rs"),
+        TimeCrate::Time => include_str!("../templates/runtime/timestamp_of_time.rs"),
+    };
+    files.push((Some("timestamp"), timestamp.to_owned()));
+    files
 }
 
 #[derive(Template)]

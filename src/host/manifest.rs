@@ -42,22 +42,23 @@ pub struct Need {
     pub dev: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SqlxVersion {
-    V0_8,
-    V0_9,
+impl Need {
+    fn minimum(&self) -> Version {
+        Version::parse(self.minimum).expect("a need's oldest version is a version")
+    }
 }
 
-/// The sqlx that the generated code will be compiled with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What the host uses sqlx for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they are features")]
 pub struct Sqlx {
-    /// Nothing if neither the package, nor its workspace, nor Cargo.lock decides.
-    pub version: Option<SqlxVersion>,
     /// `db` for `db = { package = "sqlx" }`.
     pub renamed: Option<String>,
     pub sqlite: bool,
     pub postgres: bool,
     pub mysql: bool,
+    pub chrono: bool,
+    pub time: bool,
 }
 
 /// A Cargo.toml with its needs met.
@@ -97,19 +98,19 @@ impl Manifest {
 
     pub fn sqlx(&self) -> Result<Sqlx> {
         self.refuse_some_targets(SQLX)?;
-        let Some(entry) = self.find(NORMAL, SQLX).or_else(|| self.find(DEV, SQLX)).or_else(|| self.shared(SQLX)) else {
-            let version = self.sqlx_of_sea_orm().or_else(|| self.locked_sqlx());
-            return Ok(Sqlx { version, renamed: None, sqlite: false, postgres: false, mysql: false });
+        let Some(entry) = self.sqlx_entry() else {
+            return Ok(Sqlx::default());
         };
         let mut features = entry.features(true);
         features.extend(self.for_targets(NORMAL, SQLX).iter().flat_map(|(_, entry)| entry.features(true)));
         let has = |name: &str| features.contains(name);
         Ok(Sqlx {
-            version: Some(self.sqlx_version(&entry)?),
             renamed: (entry.key != SQLX).then(|| entry.key.to_owned()),
             sqlite: has("sqlite") || has("sqlite-preupdate-hook"),
             postgres: has("postgres"),
             mysql: has("mysql"),
+            chrono: has("chrono"),
+            time: has("time"),
         })
     }
 
@@ -152,6 +153,13 @@ impl Manifest {
 
     /// The text with every need met. Applied to its own result it changes nothing.
     pub fn with(&self, needs: &[Need]) -> Result<Wiring> {
+        let mut old = Vec::new();
+        for need in needs {
+            for entry in self.found(need) {
+                old.extend(self.old(need, &entry)?);
+            }
+        }
+        version::refuse_old(old)?;
         let mut manifest = self.clone();
         let mut changed = Vec::new();
         for need in needs {

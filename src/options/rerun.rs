@@ -222,24 +222,61 @@ pub(super) fn backfill(
         if !carried.has_new_backfill {
             return Ok(Some(Backfill { text, is_used_now: false }));
         }
+        if text == NO_BACKFILL {
+            return Ok(None);
+        }
         return Err(Failure::usage("--backfill: .sagents/ does not record who the owner was, so it does not change")
             .help(
                 "leave --backfill out if this is the first run; if it is not, restore .sagents/ from version control",
             ));
     };
-    let is_used_up = before.backfill.as_ref() == Some(&text);
-    match (!before.has_owner_of(&options.resolved()), is_used_up) {
-        (true, false) => {
+    let is_known = before.backfill.as_ref() == Some(&text);
+    let changes = !before.has_owner_of(&options.resolved());
+    match (changes, is_known) {
+        (true, true) if !carried.has_new_backfill => Ok(None),
+        (true, _) if text == NO_BACKFILL => Ok(Some(Backfill { text, is_used_now: true })),
+        (true, _) => {
             let conversations = last.schema.as_ref().and_then(|recorded| recorded.schema.tables.first());
             transition::check_backfill(&text, options.database, conversations, catalog)?;
             Ok(Some(Backfill { text, is_used_now: true }))
         }
         (false, true) => Ok(Some(Backfill { text, is_used_now: false })),
-        (true, true) => Ok(None),
+        (false, false) if text == NO_BACKFILL => Ok(None),
+        (false, false) if before.backfill.as_deref() == Some(NO_BACKFILL) => Err(Failure::usage(
+            "--backfill: the owner does not change in this run; when it did, `--backfill none` was given",
+        )
+        .help("take back what that run changed, with version control, and run it again with this expression")),
         (false, false) => Err(Failure::usage("--backfill: the owner does not change in this run")
             .help("give it together with the option that changes the owner, for example `--owner-type team`")),
     }
 }
+
+/// A change of owner without `--backfill` would be found out by its migration, where there are conversations.
+pub fn refuse_unknown_owners(options: &Options, last: &Last) -> Result<()> {
+    let (Some(owner), Some(before)) = (&options.owner, &last.resolved) else { return Ok(()) };
+    if options.allows_only_empty_tables() {
+        return Ok(());
+    }
+    let example = match (&before.owner_table, &before.owner_key, &before.owner_field, &owner.table) {
+        (Some(table), Some(key), Some(former), _) => {
+            Some(format!("(SELECT {} FROM {table} WHERE {table}.{key} = conversation.{former})", owner.field))
+        }
+        (_, _, _, Some(table)) => Some(format!("(SELECT {} FROM {} LIMIT 1)", table.key, table.shown())),
+        (_, _, _, None) => None,
+    };
+    let example = example.map(|example| format!(", for example `--backfill '{example}'`")).unwrap_or_default();
+    Err(Failure::decision(format!(
+        "the owner changes from {} to {}, and the {} of the conversations that are there is not known",
+        before.owner_type, owner.noun, owner.field
+    ))
+    .help(format!(
+        "give it as an SQL expression with --backfill{example}; or, if there are none yet, `--backfill none`: \
+         where there are some, the migration then stops with nothing changed"
+    )))
+}
+
+/// For `--backfill`: the tables are empty, or the migration may stop.
+pub(super) const NO_BACKFILL: &str = "none";
 
 /// Rows do not move from one database to another by generating code.
 pub fn refuse_other_database(context: &ModulePath, given: &Given, last: &Last) -> Result<()> {

@@ -5,8 +5,9 @@ use super::edit::Edit;
 use crate::database::Database;
 use crate::failure::Result;
 use crate::host::Host;
-use crate::host::manifest::{Need, SqlxVersion, Wiring};
+use crate::host::manifest::{Need, Wiring};
 use crate::options::Options;
+use crate::time_crate::TimeCrate;
 
 pub fn manifest(options: &Options, host: &Host) -> Result<Part> {
     let Wiring { text, lines } = host.manifest.with(&needs(options, host)?)?;
@@ -24,26 +25,36 @@ pub fn manifest(options: &Options, host: &Host) -> Result<Part> {
 /// The crates that the generated code names.
 fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
     let need = |name, version, minimum, features| Need { name, version, minimum, features, dev: false };
-    let sqlx = match host.manifest.sqlx()?.version {
-        Some(SqlxVersion::V0_8) => "0.8",
-        // sqlx 0.9 needs Rust 1.94.
-        None if host.manifest.rust_version().is_some_and(|version| (version.major, version.minor) < (1, 94)) => "0.8",
-        Some(SqlxVersion::V0_9) | None => "0.9",
+    // sqlx 0.9 needs Rust 1.94.
+    let is_old = host.manifest.rust_version().is_some_and(|version| (version.major, version.minor) < (1, 94));
+    let sqlx = if is_old { "0.8" } else { "0.9" };
+    let oldest_sqlx = options.database.oldest_sqlx();
+    let time = match options.time_crate {
+        TimeCrate::Chrono => need("chrono", "0.4", "0.4.31", &["clock", "serde", "std"] as &[_]),
+        TimeCrate::Time => need("time", "0.3.36", "0.3.36", &["formatting", "parsing", "std"]),
     };
     if options.database == Database::Sqlite {
-        host.manifest.refuse_second_sqlite(sqlx)?;
+        host.manifest.refuse_second_sqlite(host.manifest.sqlx_to_use(oldest_sqlx)?.unwrap_or(sqlx))?;
     }
     let mut needs = vec![
-        need("chrono", "0.4", "0.4.31", &["clock", "serde", "std"] as &[_]),
+        time,
         need("serde", "1.0", "1.0.0", &["derive"]),
         need("serde_json", "1.0", "1.0.0", &["float_roundtrip"]),
         need(
             "sqlx",
             sqlx,
-            "0.8.4",
-            match options.database {
-                Database::Sqlite => &["chrono", "derive", "json", "runtime-tokio", "sqlite", "uuid"],
-                Database::Postgres => &["chrono", "derive", "json", "postgres", "runtime-tokio", "uuid"],
+            oldest_sqlx,
+            match (options.database, options.time_crate) {
+                (Database::Sqlite, TimeCrate::Chrono) => {
+                    &["chrono", "derive", "json", "runtime-tokio", "sqlite", "uuid"]
+                }
+                (Database::Sqlite, TimeCrate::Time) => &["derive", "json", "runtime-tokio", "sqlite", "time", "uuid"],
+                (Database::Postgres, TimeCrate::Chrono) => {
+                    &["chrono", "derive", "json", "postgres", "runtime-tokio", "uuid"]
+                }
+                (Database::Postgres, TimeCrate::Time) => {
+                    &["derive", "json", "postgres", "runtime-tokio", "time", "uuid"]
+                }
             },
         ),
         need("thiserror", "2.0", "1.0.0", &[]),
@@ -61,7 +72,7 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
     if host.is_new() {
         needs.push(need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread"]));
         needs.push(need("tokio", "1.40", "1.40.0", tokio));
-        needs.push(need("sqlx", sqlx, "0.8.4", &["macros", "migrate"]));
+        needs.push(need("sqlx", sqlx, oldest_sqlx, &["macros", "migrate"]));
     } else {
         needs.push(need("tokio", "1.40", "1.40.0", tokio));
         if options.tests {

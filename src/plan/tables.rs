@@ -10,7 +10,7 @@ use crate::chain::Link;
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{content_digest, is_down};
 use crate::memory::Emitted;
-use crate::options::Options;
+use crate::options::{self, Options};
 use crate::schema::transition::{Addition, Wish, additions, taken, transition};
 use crate::schema::{self, Schema, sql};
 use crate::templates;
@@ -152,6 +152,9 @@ fn change(options: &Options, krate: &str, start: Start, before: &Schema, wanted:
         return Ok(tables);
     }
     transition.refuse_obstacles(catalog, database)?;
+    if transition.lacks_backfill() {
+        options::refuse_unknown_owners(options, last)?;
+    }
     tables.schema = transition.schema().clone();
     tables.additions = transition.additions(database);
     tables.lacks_backfill = transition.lacks_backfill();

@@ -81,7 +81,7 @@ pub fn note(note: &Note) -> String {
             "Every {scope} names its {owner}, so none reads for a whole {group}: \
              make the {owner} optional, or implement `OwnerScope::group` for another type."
         ),
-        Note::EmptyTablesOnly => "Without --backfill the migration is for empty tables; \
+        Note::EmptyTablesOnly => "With `--backfill none` the migration is for empty tables; \
                                   where there are conversations it stops, with nothing changed."
             .to_owned(),
         Note::Replaced(files) => {

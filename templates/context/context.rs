@@ -28,12 +28,11 @@ mod tests;
 mod tool_calls;
 mod values;
 
-use chrono::{DateTime, Utc};
 use tracing::instrument;
 use uuid::Uuid;
 
 use self::store::Store;
-use crate::sagents::{ReadError, Revision};
+use crate::sagents::{ReadError, Revision, Timestamp};
 
 pub use self::conversation::{
     Change, Conversation, ConversationChanges, ConversationCursor, ConversationOrder,
@@ -211,7 +210,7 @@ impl {{ context }} {
     ///
     /// [`Error::Database`] if the database fails; completed batches stay deleted.
     #[instrument(level = "debug", skip_all)]
-    pub async fn delete_conversations_before(&self, cutoff: DateTime<Utc>) -> Result<u64> {
+    pub async fn delete_conversations_before(&self, cutoff: Timestamp) -> Result<u64> {
         self.store.delete_conversations_before(cutoff).await
     }
 }

@@ -1,12 +1,12 @@
 //! The model of a conversation, and what its calls take.
 
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::values::{clean_json, clean_text};
 use super::{Error, Result};
+use crate::sagents::timestamp::{self, Timestamp};
 
 /// A row of `{{ prefix }}conversations`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -26,9 +26,11 @@ pub struct Conversation {
     /// Whether the agent waits for a person's decision.
     pub interrupted: bool,
     /// When it was created.
-    pub inserted_at: DateTime<Utc>,
+    #[serde(with = "timestamp")]
+    pub inserted_at: Timestamp,
     /// When anything in the conversation was last written. It never goes back.
-    pub updated_at: DateTime<Utc>,
+    #[serde(with = "timestamp")]
+    pub updated_at: Timestamp,
 }
 
 impl Conversation {
@@ -228,7 +230,8 @@ pub enum ConversationOrder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationCursor {
     /// [`Conversation::updated_at`].
-    pub updated_at: DateTime<Utc>,
+    #[serde(with = "timestamp")]
+    pub updated_at: Timestamp,
     /// [`Conversation::id`].
     pub id: Uuid,
 }
@@ -236,12 +239,12 @@ pub struct ConversationCursor {
 impl ConversationCursor {
     /// Before every conversation.
     pub(super) const FIRST: Self = Self {
-        updated_at: DateTime::<Utc>::MIN_UTC,
+        updated_at: timestamp::MIN,
         id: Uuid::nil(),
     };
     /// After every conversation.
     pub(super) const LAST: Self = Self {
-        updated_at: DateTime::<Utc>::MAX_UTC,
+        updated_at: timestamp::MAX,
         id: Uuid::max(),
     };
 }

@@ -1,12 +1,12 @@
 //! The model of a display message, and what its calls take.
 
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::values::{clean_call_id, clean_json, clean_text};
 use super::{Error, Result, Role};
+use crate::sagents::timestamp::{self, Timestamp};
 use crate::sagents::{DisplayItem, DisplayKind};
 
 /// A row of `{{ prefix }}display_messages`: one item that a person sees of a conversation.
@@ -38,7 +38,8 @@ pub struct DisplayMessage {
     /// The status of a tool call; `None` for everything else.
     pub status: Option<ToolStatus>,
     /// When it was appended.
-    pub inserted_at: DateTime<Utc>,
+    #[serde(with = "timestamp")]
+    pub inserted_at: Timestamp,
 }
 
 impl DisplayMessage {
@@ -420,7 +421,8 @@ impl Default for SearchPage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchCursor {
     /// [`DisplayMessage::inserted_at`].
-    pub inserted_at: DateTime<Utc>,
+    #[serde(with = "timestamp")]
+    pub inserted_at: Timestamp,
     /// [`DisplayMessage::conversation_id`].
     pub conversation_id: Uuid,
     /// [`DisplayMessage::sequence`].
@@ -430,7 +432,7 @@ pub struct SearchCursor {
 impl SearchCursor {
     /// Behind which the newest message is.
     pub(super) const START: Self = Self {
-        inserted_at: DateTime::<Utc>::MAX_UTC,
+        inserted_at: timestamp::MAX,
         conversation_id: Uuid::max(),
         sequence: i64::MAX,
     };

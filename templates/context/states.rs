@@ -1,12 +1,12 @@
 //! The calls for agent states.
 
-use chrono::{DateTime, Utc};
 use tracing::instrument;
 use uuid::Uuid;
 
 use super::{{ '{' }}{{ context }}, Conversation, Error, OwnerScope, Result};
 use crate::sagents::{
-    AgentPersistence, Expect, LoadContext, Loaded, PersistContext, Revision, State, Todo, TooDeep,
+    AgentPersistence, Expect, LoadContext, Loaded, PersistContext, Revision, State, Timestamp,
+    Todo, TooDeep,
 };
 {%- if let Some(import) = scope_import %}
 use {{ import }};
@@ -27,7 +27,7 @@ pub struct UnreadableState {
     /// Identifies it in its conversation. -1 is one that an earlier version of this code set aside.
     pub epoch: i64,
     /// `None` if that was not recorded, which is so for -1.
-    pub set_aside_at: Option<DateTime<Utc>>,
+    pub set_aside_at: Option<Timestamp>,
 }
 
 /// The bytes of a state that was set aside.

@@ -12,7 +12,6 @@ mod database;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use chrono::TimeDelta;
 use serde_json::{Map, Value, json};
 
 use self::database::{DAMAGED, Database, alice{% if has_owner %}, bob{% endif %}{% if group.is_some() %}, group, other_group{% endif %}};
@@ -528,7 +527,7 @@ async fn housekeeping_deletes_what_is_old_and_all_that_belongs_to_it() {
         .await
         .unwrap()
         .updated_at
-        + TimeDelta::microseconds(1);
+        + Duration::from_micros(1);
     tokio::time::sleep(Duration::from_millis(2)).await;
     let new = db
         .create_conversation(&{% if has_owner %}bob{% else %}alice{% endif %}(), NewConversation::new())

@@ -195,9 +195,9 @@
 //! # Delete old conversations
 //!
 //! ```ignore
-//! let month = chrono::TimeDelta::days(30);
+//! let month = std::time::Duration::new(30 * 24 * 60 * 60, 0);
 //! let deleted = conversations
-//!     .delete_conversations_before(chrono::Utc::now() - month)
+//!     .delete_conversations_before(timestamp::now() - month)
 //!     .await?;
 //! assert_eq!(deleted, 0);
 //! ```
@@ -219,6 +219,7 @@ pub mod serializer;
 pub mod session;
 mod state;
 pub mod stored;
+pub mod timestamp;
 mod todo;
 
 pub use self::display::display_items;
@@ -235,4 +236,5 @@ pub use self::persistence::{
 };
 pub use self::serializer::{ReadError, TooDeep};
 pub use self::state::State;
+pub use self::timestamp::Timestamp;
 pub use self::todo::{Todo, TodoId, TodoStatus};

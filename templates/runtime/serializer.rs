@@ -1,6 +1,5 @@
 //! The stored form of a [`State`]: a versioned JSON envelope, the same as that of the Elixir library.
 
-use chrono::{SecondsFormat, Utc};
 use serde::de::{MapAccess, SeqAccess};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -10,6 +9,7 @@ use super::json::{from_slice, from_value, kind, too_deep_in, too_deep_item};
 use super::message::Message;
 use super::state::State;
 use super::stored::{Header, HeaderState};
+use super::timestamp;
 use super::todo::Todo;
 
 /// Why a stored state cannot be read.
@@ -191,7 +191,7 @@ impl<'a> Envelope<'a> {
 impl Serialize for Envelope<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let state = self.part.state;
-        let now = Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true);
+        let now = timestamp::to_text(timestamp::now());
         let mut object = Object::new(serializer, &state.envelope)?;
         object.set("version", &self.version)?;
         object.set("state", &self.part)?;

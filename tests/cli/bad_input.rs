@@ -892,36 +892,57 @@ fn of_two_database_drivers_none_is_chosen() {
 
 #[test]
 fn an_sqlx_that_the_code_does_not_compile_with_is_refused() {
+    let locked = |host: Host, packages: &[(&str, &str)]| {
+        let packages = packages
+            .iter()
+            .map(|(name, version)| format!("\n[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n"));
+        host.file("Cargo.lock", &format!("version = 4\n{}", packages.collect::<String>()))
+    };
+    let on_postgres = "sqlx = { version = \"0.7\", features = [\"postgres\", \"time\"] }";
     let hosts = [
         depending("sqlx = \"0.7\""),
-        depending("sqlx = \"=0.8.2\""),
         depending("sqlx = \"1.0\""),
-        depending("sqlx = \"0.8\"")
-            .file("Cargo.lock", "version = 4\n\n[[package]]\nname = \"sqlx\"\nversion = \"0.8.2\"\n"),
+        locked(depending(on_postgres), &[("sqlx", "0.7.3")]),
+        locked(
+            depending(&format!("{on_postgres}\ntime = \"=0.3.20\"\ntokio = \"1\"")),
+            &[("sqlx", "0.7.3"), ("tokio", "1.38.2")],
+        ),
+        // What has no answer is said before the version.
+        depending("sqlx = { version = \"0.6\", features = [\"mysql\"] }"),
         depending("sqlx = { version = \"0.9\", optional = true }"),
         depending("sqlx = { version = \"0.9\", features = [\"runtime-async-std\"] }"),
         depending("sqlx = { package = \"sqlx-oldapi\", version = \"0.6\" }"),
     ];
     assert_snapshot!(hosts.each_ref().map(|host| refusal(host, PLAIN)).join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
-    error: sqlx 0.7 is too old: transactions that begin with BEGIN IMMEDIATE came with 0.8.4
-    help: raise the version of sqlx in Cargo.toml to `0.8.4` or `0.9`
+    error: sqlx 0.7 is too old: the generated code needs sqlx 0.8.0 or newer
+    help: raise the version of sqlx in Cargo.toml to 0.8 or 0.9
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
-    error: sqlx =0.8.2 is too old: transactions that begin with BEGIN IMMEDIATE came with 0.8.4
-    help: raise the version of sqlx in Cargo.toml to `0.8.4` or `0.9`
+    error: sqlx 1.0 is not known: the generated code compiles with 0.8 or 0.9
+    help: set the version of sqlx in Cargo.toml to one of these
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
-    error: sqlx 1.0 is not known: the generated code compiles with 0.8 (from 0.8.4) and 0.9
-    help: set the version of sqlx in Cargo.toml to `0.9` or `0.8.4`
+    error: sqlx 0.7.3 is too old: the generated code needs sqlx 0.7.4 or newer
+    help: run `cargo update -p sqlx --precise 0.7.4`
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
-    error: sqlx 0.8.2 is too old: transactions that begin with BEGIN IMMEDIATE came with 0.8.4
-    help: run `cargo update -p sqlx`
+    error: these crates are too old:
+      time =0.3.20: the generated code needs 0.3.36 or newer
+      sqlx 0.7.3: the generated code needs 0.7.4 or newer
+      tokio 1.38.2: the generated code needs 1.40.0 or newer
+    help: raise the version of time in Cargo.toml to `0.3.36`
+          run `cargo update -p sqlx --precise 0.7.4`
+          run `cargo update -p tokio --precise 1.40.0`
     exit 2
+
+    $ gen persistence conversations -s accounts::Scope
+    error: sqlx is used with MySQL here, and this version generates for SQLite and PostgreSQL
+    help: `--database sqlite` or `--database postgres` adds one beside it
+    exit 5
 
     $ gen persistence conversations -s accounts::Scope
     error: Cargo.toml: `sqlx` is optional, but the generated code cannot be behind a feature

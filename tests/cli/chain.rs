@@ -188,7 +188,7 @@ fn two_branches() -> Host {
     git(&host, "add .");
     git(&host, "commit -m prefix");
     git(&host, "checkout -b right trunk");
-    host.generate("gen persistence conversations -t team --owner-id i64");
+    host.generate("gen persistence conversations -t team --owner-id i64 --backfill none");
     git(&host, "add .");
     git(&host, "commit -m owner");
     git(&host, "checkout left");
@@ -241,7 +241,7 @@ fn two_branches_that_reran_and_were_merged_are_noticed_however_the_merge_was_res
     ");
     // The way out that it names.
     remove(&host, "migrations/0004_owner.sql");
-    host.generate("gen persistence conversations -t team --owner-id i64");
+    host.generate("gen persistence conversations -t team --owner-id i64 --backfill none");
     assert!(host.exists("migrations/0004_change_chat_owner_to_team_id.sql"));
     assert_eq!(host.sagents("check").code, 0);
 }

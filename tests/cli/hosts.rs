@@ -73,6 +73,7 @@ fn a_library_gets_public_modules() {
     src/sagents/session/task.rs
     src/sagents/state.rs
     src/sagents/stored.rs
+    src/sagents/timestamp.rs
     src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("src/lib.rs"), @"
@@ -181,6 +182,7 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/sagents/session/task.rs
     web/src/sagents/state.rs
     web/src/sagents/stored.rs
+    web/src/sagents/timestamp.rs
     web/src/sagents/todo.rs
     ");
 }
@@ -318,6 +320,7 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/sagents/session/task.rs
     src/sagents/state.rs
     src/sagents/stored.rs
+    src/sagents/timestamp.rs
     src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("src/lib.rs"), @"
@@ -563,6 +566,7 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/sagents/session/task.rs
     src/sagents/state.rs
     src/sagents/stored.rs
+    src/sagents/timestamp.rs
     src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("src/chat.rs"), @"
@@ -1061,6 +1065,7 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/sagents/session/task.rs
     src/sagents/state.rs
     src/sagents/stored.rs
+    src/sagents/timestamp.rs
     src/sagents/todo.rs
     ");
     assert_snapshot!(host.read("Cargo.toml"), @r#"

@@ -192,7 +192,7 @@ fn step() -> impl Strategy<Value = String> {
         flag("--table-prefix", select(&["chat_", "sagents_"][..])),
         proptest::option::weighted(0.1, Just("--no-tests".to_owned())),
         (
-            flag("--backfill", select(&["7", "conversation.user_id", "coalesce(NULL,7)"][..])),
+            flag("--backfill", select(&["7", "conversation.user_id", "none", "none"][..])),
             proptest::option::weighted(0.1, Just("--drop-old-owner".to_owned())),
             flag("--group-type", select(&["club", "team", "none"][..])),
             flag("--group-field", select(&["club_id", "team_id"][..])),
@@ -417,7 +417,7 @@ fn rerun() -> impl Strategy<Value = String> {
     );
     let prefix = select(&["sagents_", "chat_", ""][..]);
     (owner, prefix).prop_map(|(owner, prefix)| {
-        format!("gen persistence conversations -s accounts::Scope {owner} --table-prefix={prefix}")
+        format!("gen persistence conversations -s accounts::Scope {owner} --table-prefix={prefix} --backfill none")
     })
 }
 

@@ -16,6 +16,7 @@ mod report;
 mod rerun;
 mod seam;
 mod stacks;
+mod surroundings;
 mod tables;
 mod transcript;
 mod up_to_date;

@@ -121,6 +121,8 @@ fn an_owner_that_changes_in_the_file_drops_what_was_not_changed_with_it() {
     generate(&host, "--scope MyApp.Accounts.Scope --scope-owner user.id --owner-field user_id");
     let options = host.read("sagents.toml");
     host.write("sagents.toml", &options.replace("owner-field = \"user_id\"", "owner-type = \"team\""));
+    assert_eq!(host.sagents("update").code, 5);
+    host.write("sagents.toml", &(host.read("sagents.toml") + "backfill = \"none\"\n"));
     let report: serde_json::Value = serde_json::from_str(&host.generate("update --json").stdout).unwrap();
     assert_eq!(report[0]["dropped"][0]["option"], "scope-owner");
     assert!(host.read(SCOPE_RS).contains("Owner::new(self.team.id)"), "{}", host.read(SCOPE_RS));

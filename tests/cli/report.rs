@@ -123,7 +123,8 @@ fn the_help_of_the_generator_is_complete() {
                                    finds them]
           --backfill <SQL>         Where the owner changes: an SQL expression that gives the new owner
                                    of a row `conversation`, for example `(SELECT team_id FROM users
-                                   WHERE users.id = conversation.user_id)`
+                                   WHERE users.id = conversation.user_id)`; `none` if there are no
+                                   conversations yet
           --drop-old-owner         Drop the columns of former owners, which a change of owner keeps
 
     Host:
@@ -253,6 +254,7 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       created   src/sagents/session.rs
       created   src/sagents/state.rs
       created   src/sagents/stored.rs
+      created   src/sagents/timestamp.rs
       created   src/sagents/todo.rs
       created   src/sagents.rs
 
@@ -392,6 +394,7 @@ fn the_list_is_json_for_scripts() {
         "scope-owner": "user_id",
         "table-prefix": "sagents_",
         "database": "sqlite",
+        "time-crate": "chrono",
         "migrations": "migrations",
         "tests": true
       }

@@ -4,7 +4,7 @@
 use insta::assert_snapshot;
 
 use crate::support::Host;
-use crate::transcript::anonymous;
+use crate::transcript::{anonymous, refusal};
 
 const LINE: &str = "gen persistence conversations -s accounts::Scope";
 const STATES: &str = "src/conversations/states.rs";
@@ -294,8 +294,19 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
     ");
     assert!(host.generate("update --drop-old-owner").stdout.starts_with("Up to date: "));
     // The expression was for that change of owner and no other.
-    host.generate("gen persistence conversations -t org --owner-id text");
-    assert!(!host.read("sagents.toml").contains("backfill"));
+    let to_org = "gen persistence conversations -t org --owner-id text";
+    assert_snapshot!(refusal(&host, to_org), @"
+    $ gen persistence conversations -t org --owner-id text
+    error: the owner changes from team to org, and the org_id of the conversations that are there is not known
+    help: give it as an SQL expression with --backfill, for example `--backfill '(SELECT org_id FROM teams WHERE teams.id = conversation.team_id)'`; or, if there are none yet, `--backfill none`: where there are some, the migration then stops with nothing changed
+    exit 5
+    ");
+    host.generate(&format!("{to_org} --backfill none"));
+    assert!(host.read("sagents.toml").contains("backfill = \"none\""));
+    assert!(host.generate(to_org).stdout.starts_with("Up to date: "));
+    // That was for that change, too.
+    host.generate("gen persistence conversations -t none");
+    assert_eq!(host.sagents("gen persistence conversations -t agent --owner-id i64").code, 5);
 }
 
 #[test]
@@ -382,8 +393,22 @@ fn an_owner_may_leave_and_what_was_said_of_it_goes_too() {
     scope = "accounts::Scope"
     owner-type = "none"
     "#);
-    // Without a backfill the way back is for empty tables.
-    let run = host.generate("gen persistence conversations -t user");
-    assert_snapshot!(anonymous(&host, run.stdout.lines().find(|line| line.starts_with("Note: Without")).unwrap()), @"Note: Without --backfill the migration is for empty tables; where there are conversations it stops, with nothing changed.");
+    // Without owners the way back is for empty tables.
+    let to_users = "gen persistence conversations -t user";
+    assert_snapshot!(refusal(&host, to_users), @"
+    $ gen persistence conversations -t user
+    error: the owner changes from none to user, and the user_id of the conversations that are there is not known
+    help: give it as an SQL expression with --backfill; or, if there are none yet, `--backfill none`: where there are some, the migration then stops with nothing changed
+    exit 5
+    ");
+    let run = host.generate(&format!("{to_users} --backfill none"));
+    assert_snapshot!(anonymous(&host, run.stdout.lines().find(|line| line.starts_with("Note: With `")).unwrap()), @"Note: With `--backfill none` the migration is for empty tables; where there are conversations it stops, with nothing changed.");
     assert_eq!(host.sagents("check").code, 0);
+    assert!(host.generate(&format!("{to_users} --backfill none")).stdout.starts_with("Up to date: "));
+    assert_snapshot!(refusal(&host, &format!("{to_users} --backfill 1")), @"
+    $ gen persistence conversations -t user --backfill 1
+    error: --backfill: the owner does not change in this run; when it did, `--backfill none` was given
+    help: take back what that run changed, with version control, and run it again with this expression
+    exit 2
+    ");
 }

@@ -293,7 +293,7 @@ fn what_needs_a_column_that_goes_is_found_before() {
     let refused = objects.map(|(line, sql)| {
         let host = Host::library();
         generate(&host, line);
-        generate(&host, &format!("{line} -t team"));
+        generate(&host, &format!("{line} -t team --backfill none"));
         host.write("migrations/20990101000000_host.up.sql", sql);
         refusal(&host, "gen persistence conversations --drop-old-owner")
     });
@@ -347,7 +347,7 @@ fn names_that_a_rebuild_needs_for_a_moment_are_free() {
     generate(&host, PLAIN);
     let taken = "CREATE TABLE sagents_guard (id INTEGER); CREATE TABLE sagents_conversations_new (id INTEGER);\n";
     host.write("migrations/20990101000000_host.up.sql", taken);
-    generate(&host, &format!("{PLAIN} -t team"));
+    generate(&host, &format!("{PLAIN} -t team --backfill none"));
     let sql = host.read(&host.find("_owner_to_team_id.up.sql"));
     assert!(sql.contains(r#"CREATE TABLE "sagents_guard_2" "#), "{sql}");
     assert!(sql.contains(r#"CREATE TABLE "sagents_conversations_new_2" "#), "{sql}");
@@ -362,7 +362,7 @@ fn a_column_of_the_host_goes_by_its_last_name() {
         let sql = "ALTER TABLE sagents_conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0 CHECK (pinned >= 0);\n\
                    ALTER TABLE sagents_conversations RENAME COLUMN pinned TO rank;\n";
         host.write("migrations/20990101000000_host.up.sql", sql);
-        generate(&host, &format!("{line} -t team"));
+        generate(&host, &format!("{line} -t team --backfill none"));
         let generated =
             [host.read("src/conversations/tests/database.rs"), host.read(&host.find("_owner_to_team_id.up.sql"))];
         let definition = "rank INTEGER NOT NULL DEFAULT 0 CHECK (rank >= 0)";

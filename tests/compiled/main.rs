@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{fs, thread};
 
-use support::{FULL, Host, Run, manifest};
+use support::{FULL, Host, OLDEST_ON_POSTGRES, OLDEST_ON_SQLITE, Run, manifest};
 
 #[test]
 fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
@@ -288,41 +288,25 @@ fn guide() -> String {
     tests
 }
 
+const OF_USERS: &str = "gen persistence conversations --scope crate::accounts::scope::Scope";
+
 #[test]
-#[ignore = "needs PostgreSQL: run scripts/test"]
 fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
-    let compiled = Compiled::with_server("older hosts");
+    let compiled = Compiled::new("older hosts");
     let host = &compiled.host;
-    let members = ["binary", "on_diesel", "on_sea_orm", "on_sea_orm/migration", "private", "renamed"];
-    compiled.write_workspace("0.8", &members, "");
-    write_binary(host, "binary", "", &[("migrations/20240101000000_users.sql", USER_TABLE)]);
-    write_binary(host, "on_diesel", DIESEL, ON_DIESEL);
-    write_sea_orm(host);
+    compiled.write_workspace("0.8", &["binary", "private", "renamed"], "");
+    write_binary(host, "binary", &format!("sqlx = \"{OLDEST_ON_SQLITE}\"\n"), USERS);
     write_private(host);
-    let db = "\n[dependencies]\ndb = { package = \"sqlx\", version = \"0.8.4\", default-features = false }\n";
-    host.write("renamed/Cargo.toml", &manifest("renamed", "2021", db));
+    let db = format!(
+        "\n[dependencies]\ndb = {{ package = \"sqlx\", version = \"{OLDEST_ON_SQLITE}\", default-features = false }}\n"
+    );
+    host.write("renamed/Cargo.toml", &manifest("renamed", "2021", &db));
     host.write("renamed/src/lib.rs", "");
 
-    let of_users = "gen persistence conversations --scope crate::accounts::scope::Scope";
-    compiled.generate("binary", of_users);
+    compiled.generate("binary", OF_USERS);
     assert!(host.exists("binary/src/conversations/mod.rs"));
     assert!(host.read("binary/src/conversations/tests/database.rs").contains(r#"CREATE TABLE "user" ("user_id" BLOB"#));
     compiled.generate("binary", "gen persistence archive --owner-type none --table-prefix archive_ --no-tests");
-    compiled.generate("on_diesel", of_users);
-    let tables = host.read("on_diesel/src/conversations/tests/database.rs");
-    assert!(tables.contains(r#"CREATE TABLE "user" ("user_id" UUID"#), "{tables}");
-    // The owner's table is in a schema of its own, which no migration here makes.
-    compiled.generate(
-        "on_diesel",
-        "gen persistence archive --scope crate::accounts::scope::Scope --owner-table auth.users --owner-id uuid \
-         --table-prefix archive_",
-    );
-    for (directory, scope) in [("on_diesel", "crate::accounts::scope::Scope"), ("on_sea_orm", "crate::accounts::Scope")]
-    {
-        let line = format!("gen persistence conversations --scope {scope}");
-        compiled.generate(directory, &line);
-        compiled.generate(directory, &format!("{line} --table-prefix chat_"));
-    }
     compiled.generate(
         "private",
         "gen persistence Private.Chat.Conversations --scope Private.Accounts.Caller --scope-owner 0",
@@ -332,6 +316,47 @@ fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
         "gen persistence conversations --scope Renamed.Accounts.Scope --owner-type account --owner-id text",
     );
 
+    compiled.prove();
+}
+
+/// It cannot be in a workspace with a later sqlx: each wants a libsqlite3-sys of its own, even if it is not compiled.
+#[test]
+#[ignore = "needs PostgreSQL: run scripts/test"]
+fn an_older_host_with_sqlx_0_7_passes_its_tests_without_a_warning() {
+    let compiled = Compiled::with_server("oldest");
+    let host = &compiled.host;
+    host.write("Cargo.toml", "[workspace]\nresolver = \"3\"\nmembers = [\"binary\"]\n");
+    let sqlx = format!("sqlx = {{ version = \"{OLDEST_ON_POSTGRES}\", features = [\"postgres\", \"time\"] }}\n");
+    write_binary(host, "binary", &sqlx, USERS);
+
+    compiled.generate("binary", OF_USERS);
+    let tables = host.read("binary/src/conversations/tests/database.rs");
+    assert!(tables.contains(r#"CREATE TABLE "user" ("user_id" UUID"#), "{tables}");
+    // The owner's table is in a schema of its own, which no migration here makes.
+    compiled.generate(
+        "binary",
+        "gen persistence archive --scope crate::accounts::scope::Scope --owner-table auth.users --owner-id uuid \
+         --table-prefix archive_",
+    );
+    assert!(!host.read("binary/Cargo.toml").contains("chrono"));
+    compiled.prove();
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run scripts/test"]
+fn hosts_on_sea_orm_and_diesel_migrate_with_their_own_tools_and_pass_their_tests() {
+    let compiled = Compiled::with_server("stacks");
+    let host = &compiled.host;
+    let members = r#"["on_diesel", "on_sea_orm", "on_sea_orm/migration"]"#;
+    host.write("Cargo.toml", &format!("[workspace]\nresolver = \"3\"\nmembers = {members}\n"));
+    write_binary(host, "on_diesel", DIESEL, ON_DIESEL);
+    write_sea_orm(host);
+    for (directory, scope) in [("on_diesel", "crate::accounts::scope::Scope"), ("on_sea_orm", "crate::accounts::Scope")]
+    {
+        let line = format!("gen persistence conversations --scope {scope}");
+        compiled.generate(directory, &line);
+        compiled.generate(directory, &format!("{line} --table-prefix chat_"));
+    }
     compiled.prove();
 }
 
@@ -422,7 +447,7 @@ const STRICT: &str = "\
 
 /// Only a binary, with `mod.rs` files, lines that end as on Windows, and an owner's table whose name is a keyword.
 fn write_binary(host: &Host, name: &str, dependencies: &str, more: &[(&str, &str)]) {
-    let dependencies = format!("\n[dependencies]\nsqlx = \"0.8\"\nuuid = \"1\"\n{dependencies}");
+    let dependencies = format!("\n[dependencies]\nuuid = \"1\"\n{dependencies}");
     let tests = if more.iter().any(|(path, _)| *path == "src/stack.rs") { "#[cfg(test)]\nmod stack;\n" } else { "" };
     let manifest = manifest(name, "2021", &dependencies);
     let main = format!(
@@ -443,6 +468,8 @@ fn write_binary(host: &Host, name: &str, dependencies: &str, more: &[(&str, &str
 }
 
 const USER_TABLE: &str = "CREATE TABLE \"user\" (user_id UUID NOT NULL PRIMARY KEY, email TEXT);\n";
+
+const USERS: &[(&str, &str)] = &[("migrations/20240101000000_users.sql", USER_TABLE)];
 
 const DIESEL: &str = "\
 diesel = { version = \"2.2\", default-features = false, features = [\"postgres\"] }
@@ -471,10 +498,15 @@ fn write_sea_orm(host: &Host) {
     }
 }
 
-/// A library and a binary; the context gets into a module that no other crate sees.
+/// A library and a binary; the context gets into a module that no other crate sees. Its points in time are those of `time`.
 fn write_private(host: &Host) {
+    let dependencies = format!(
+        "\n[dependencies]\nsqlx = {{ version = \"{OLDEST_ON_SQLITE}\", features = [\"time\"] }}\n\n\
+         [dev-dependencies]\nchrono = \"0.4\"\n"
+    );
     for (path, text) in [
-        ("Cargo.toml", manifest("private", "2021", "\n[dependencies]\nsqlx = { version = \"0.8\" }\n").as_str()),
+        ("Cargo.toml", manifest("private", "2021", &dependencies).as_str()),
+        ("tests/times.rs", include_str!("hosts/tests/times.rs")),
         (
             "src/lib.rs",
             "//! A library\n//! of an earlier time.\n#![forbid(unsafe_code)]\n#![deny(missing_docs)]\n\n\

@@ -95,7 +95,7 @@ impl Paths {
     fn generate_special(&self) {
         let [user, team, chat] = ["user", "team", "user_in_chat"].map(Set::find);
         let to_team = backfill(user, team).unwrap();
-        self.special("without_backfill", |host| self.sagents(host, team, &[]));
+        self.special("without_backfill", |host| self.sagents(host, team, &["--backfill", "none"]));
         self.special("partial_backfill", |host| {
             let some = to_team.replace("ORDER BY", "AND k > 1 ORDER BY");
             self.sagents(host, team, &["--backfill", &some]);

@@ -162,8 +162,18 @@ fn no_formatter() -> OsString {
 pub fn cargo(host: &Host) -> Command {
     // Crates of two workspaces may be the same file to cargo. A setting that is not one of their dependencies keeps them
     // apart.
-    const HOSTS: [&str; 8] =
-        ["edited", "init", "init on postgres", "new", "older hosts", "postgres", "runner 0.8", "runner 0.9"];
+    const HOSTS: [&str; 10] = [
+        "edited",
+        "init",
+        "init on postgres",
+        "new",
+        "older hosts",
+        "oldest",
+        "postgres",
+        "runner 0.8",
+        "runner 0.9",
+        "stacks",
+    ];
     let name = host.root().file_name().unwrap();
     let number = HOSTS.iter().position(|host| *host == name).expect("every compiled host is in HOSTS");
     let mut command = Command::new("cargo");
@@ -184,8 +194,21 @@ pub fn cargo(host: &Host) -> Command {
     command
 }
 
-/// What hosts with a version of sqlx may depend on, with all the features that one of them asks for.
+/// The oldest sqlx that generated code compiles with.
+pub const OLDEST_ON_SQLITE: &str = "=0.8.0";
+pub const OLDEST_ON_POSTGRES: &str = "=0.7.4";
+
+/// What hosts with a version of sqlx may depend on, with all the features that one of them asks for. Version 0.8 is the
+/// oldest one.
 pub fn dependencies(sqlx: &str) -> String {
+    let (sqlx, time, crates) = match sqlx {
+        "0.8" => (
+            OLDEST_ON_SQLITE,
+            ", \"time\"",
+            "time = { version = \"0.3.36\", features = [\"formatting\", \"parsing\"] }\n",
+        ),
+        newest => (newest, "", ""),
+    };
     format!(
         r#"
 [dependencies]
@@ -193,8 +216,8 @@ chrono = {{ version = "0.4", features = ["serde"] }}
 proptest = {{ version = "1.6", default-features = false, features = ["std"] }}
 serde = {{ version = "1.0", features = ["derive"] }}
 serde_json = {{ version = "1.0", features = ["float_roundtrip"] }}
-sqlx = {{ version = "{sqlx}", features = ["chrono", "postgres", "runtime-tokio", "sqlite", "uuid"] }}
-thiserror = "2.0"
+sqlx = {{ version = "{sqlx}", features = ["chrono", "postgres", "runtime-tokio", "sqlite", "uuid"{time}] }}
+{crates}thiserror = "2.0"
 tokio = {{ version = "1.40", features = ["macros", "rt-multi-thread", "sync", "test-util", "time"] }}
 tracing = "0.1"
 uuid = {{ version = "1.10", features = ["serde", "v7"] }}

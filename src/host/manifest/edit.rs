@@ -5,7 +5,7 @@ use toml_edit::Item;
 
 use super::entry::{Entry, with_implied};
 use super::splice::{append, list, newline, one_line, put, replace, span_of};
-use super::{DEV, Manifest, NORMAL, Need, SQLX, SqlxVersion};
+use super::{DEV, Manifest, NORMAL, Need, SQLX};
 use crate::failure::{Failure, Result};
 
 /// The next text, and the entry in which it differs.
@@ -17,19 +17,15 @@ pub(super) struct Edit {
 
 impl Manifest {
     pub(super) fn edit(&self, need: &Need) -> Result<Option<Edit>> {
-        let (table, other) = if need.dev { (DEV, NORMAL) } else { (NORMAL, DEV) };
+        let [table, other] = tables(need);
         self.refuse_taken_name(table, need.name)?;
         if !need.dev {
             self.refuse_some_targets(need.name)?;
         }
-        for (_, entry) in self.for_targets(table, need.name) {
-            self.check(need, &entry)?;
-        }
         let here = self.find(table, need.name);
         let there = self.find(other, need.name);
-        let shared = self.shared(need.name).filter(|entry| entry.key == need.name || need.name == SQLX);
+        let shared = self.offered(need);
         if let Some(entry) = here.as_ref().or(there.as_ref()).or(shared.as_ref()) {
-            self.check(need, entry)?;
             self.refuse_unusable(need, entry)?;
         }
 
@@ -52,6 +48,18 @@ impl Manifest {
             Some(entry) => Edit { table, key: entry.key.to_owned(), text: self.extended(entry, &missing) },
             None => self.added(table, need, model, &missing),
         }))
+    }
+
+    /// The entries that decide which version of a crate the generated code gets.
+    pub(super) fn found(&self, need: &Need) -> Vec<Entry<'_>> {
+        let [table, other] = tables(need);
+        let entry = self.find(table, need.name).or_else(|| self.find(other, need.name)).or_else(|| self.offered(need));
+        self.for_targets(table, need.name).into_iter().map(|(_, entry)| entry).chain(entry).collect()
+    }
+
+    /// What the workspace offers under a name that the generated code can use.
+    fn offered(&self, need: &Need) -> Option<Entry<'_>> {
+        self.shared(need.name).filter(|entry| entry.key == need.name || need.name == SQLX)
     }
 
     /// `sqlx = { package = "sqlx-oldapi" }` takes the name of sqlx itself.
@@ -151,11 +159,8 @@ impl Manifest {
     }
 
     fn version_to_write(&self, need: &Need) -> &'static str {
-        match self.sqlx_of_sea_orm().or_else(|| self.locked_sqlx()) {
-            Some(SqlxVersion::V0_8) if need.name == SQLX => "0.8",
-            Some(SqlxVersion::V0_9) if need.name == SQLX => "0.9",
-            _ => need.version,
-        }
+        let decided = if need.name == SQLX { self.sqlx_to_add(&need.minimum()) } else { None };
+        decided.unwrap_or(need.version)
     }
 
     pub(super) fn line(&self, table: &str, key: &str) -> Option<String> {
@@ -170,6 +175,11 @@ impl Manifest {
         };
         Some(if place == NORMAL { text } else { format!("{text} # in [{place}]") })
     }
+}
+
+/// Where a need is met, and where its crate may be, too.
+fn tables(need: &Need) -> [&'static str; 2] {
+    if need.dev { [DEV, NORMAL] } else { [NORMAL, DEV] }
 }
 
 /// The keys that name where a dependency comes from.

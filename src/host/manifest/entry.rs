@@ -139,6 +139,7 @@ const IMPLIED: &[(&str, &str, &[&str])] = &[
     ("serde", "default", &["std"]),
     ("serde_json", "default", &["std"]),
     ("thiserror", "default", &["std"]),
+    ("time", "default", &["std"]),
     ("tokio", "full", &["fs", "io-util", "io-std", "macros", "net", "parking_lot", "process"]),
     ("tokio", "full", &["rt-multi-thread", "signal", "sync", "time"]),
     ("tokio", "rt-multi-thread", &["rt"]),

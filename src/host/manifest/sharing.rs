@@ -3,26 +3,51 @@
 
 use semver::{Version, VersionReq};
 
-use super::version::supported;
-use super::{Manifest, NORMAL, SqlxVersion};
+use super::entry::Entry;
+use super::version::sqlx_requirement;
+use super::{DEV, Manifest, NORMAL, SQLX};
 use crate::failure::{Failure, Result};
 
 const SEA_ORM: &str = "sea-orm";
 
 impl Manifest {
-    /// The version of sqlx that the package's sea-orm is built on, if the generated code can be, too.
-    pub fn sqlx_of_sea_orm(&self) -> Option<SqlxVersion> {
-        let entry = self.find(NORMAL, SEA_ORM).filter(|entry| entry.key == SEA_ORM && !entry.is_optional())?;
-        if let Some(version) = &self.sqlx_of_sea_orm {
-            return supported(version);
+    /// Whether the generated code is compiled with the sqlx that the package's sea-orm is built on.
+    pub fn shares_sqlx_with_sea_orm(&self, oldest: &str) -> Result<bool> {
+        let of_sea_orm = self.sqlx_of_sea_orm(&parsed(oldest));
+        Ok(of_sea_orm.is_some() && self.sqlx_to_use(oldest)? == of_sea_orm)
+    }
+
+    /// The requirement that leads to the sqlx that the generated code is compiled with, where the host decides it.
+    pub fn sqlx_to_use(&self, oldest: &str) -> Result<Option<&'static str>> {
+        match self.sqlx_entry() {
+            Some(entry) => self.sqlx_of(&entry),
+            None => Ok(self.sqlx_to_add(&parsed(oldest))),
         }
-        let required = entry.requirement().and_then(|text| VersionReq::parse(text).ok())?;
-        let newest = required.comparators.iter().map(|comparator| comparator.major).max()?;
-        supported(&match newest {
-            0 => Version::new(0, 7, 4),
-            1 => Version::new(0, 8, 6),
-            _ => Version::new(0, 9, 0),
-        })
+    }
+
+    pub(super) fn sqlx_to_add(&self, oldest: &Version) -> Option<&'static str> {
+        self.sqlx_of_sea_orm(oldest).or_else(|| self.locked_sqlx(oldest))
+    }
+
+    pub(super) fn sqlx_entry(&self) -> Option<Entry<'_>> {
+        self.find(NORMAL, SQLX).or_else(|| self.find(DEV, SQLX)).or_else(|| self.shared(SQLX))
+    }
+
+    /// The requirement that leads to the sqlx that the package's sea-orm is built on, if the generated code can be, too.
+    fn sqlx_of_sea_orm(&self, oldest: &Version) -> Option<&'static str> {
+        let entry = self.find(NORMAL, SEA_ORM).filter(|entry| entry.key == SEA_ORM && !entry.is_optional())?;
+        let version = match &self.sqlx_of_sea_orm {
+            Some(version) => version.clone(),
+            None => {
+                let required = entry.requirement().and_then(|text| VersionReq::parse(text).ok())?;
+                match required.comparators.iter().map(|comparator| comparator.major).max()? {
+                    0 => Version::new(0, 7, 4),
+                    1 => Version::new(0, 8, 6),
+                    _ => Version::new(0, 9, 0),
+                }
+            }
+        };
+        sqlx_requirement(&version).filter(|_| version >= *oldest)
     }
 
     /// A program links one `SQLite`, so sqlx has to accept the one that Cargo.lock holds for another crate.
@@ -46,6 +71,10 @@ impl Manifest {
             "use a version of that crate that works with libsqlite3-sys {shown}, or choose `--database postgres`"
         )))
     }
+}
+
+fn parsed(oldest: &str) -> Version {
+    Version::parse(oldest).expect("the oldest version is a version")
 }
 
 /// The version of sqlx that sea-orm depends on in a Cargo.lock; its own number is there only if sqlx is there twice.

@@ -4,10 +4,11 @@ use crate::failure::Exit;
 const SQLX_NEED: Need = Need {
     name: "sqlx",
     version: "0.9",
-    minimum: "0.8.4",
+    minimum: "0.8.0",
     features: &["runtime-tokio", "sqlite", "macros", "uuid"],
     dev: false,
 };
+const ON_POSTGRES: Need = Need { minimum: "0.7.4", ..SQLX_NEED };
 const UUID: Need = Need { name: "uuid", version: "1.10", minimum: "1.10.0", features: &["v7"], dev: false };
 const THISERROR: Need = Need { name: "thiserror", version: "2", minimum: "1.0.0", features: &[], dev: false };
 const TOKIO: Need = Need { name: "tokio", version: "1", minimum: "1.20.0", features: &["time"], dev: false };
@@ -65,8 +66,7 @@ fn every_way_to_write_a_dependency_is_read() {
         "[workspace.dependencies]\nsqlx = { version = '0.8', features = ['sqlite'] }",
     ] {
         let sqlx = manifest(text).sqlx().unwrap();
-        let expected =
-            Sqlx { version: Some(SqlxVersion::V0_8), renamed: None, sqlite: true, postgres: false, mysql: false };
+        let expected = Sqlx { sqlite: true, ..Sqlx::default() };
         assert_eq!(sqlx, expected, "{text}");
     }
 }
@@ -86,54 +86,71 @@ fn a_renamed_sqlx_is_found_here_and_in_the_workspace() {
 }
 
 #[test]
-fn the_requirement_decides_the_version_of_sqlx_when_nothing_is_locked() {
-    let version = |requirement| manifest(&format!("[dependencies]\nsqlx = '{requirement}'")).sqlx().unwrap().version;
-    for requirement in ["0.9", "0.9.0", "=0.9.3", ">=0.8", "*", "0", ">=0.8, <0.10", "0.9.0-alpha.1"] {
-        assert_eq!(version(requirement), Some(SqlxVersion::V0_9), "{requirement}");
+fn an_sqlx_is_new_enough_if_its_requirement_can_be_met_by_one_that_is() {
+    let accepts =
+        |need, requirement: &str| manifest(&format!("[dependencies]\nsqlx = {requirement}")).with(&[need]).is_ok();
+    for requirement in
+        ["'0.9'", "'=0.9.3'", "'*'", "'>=0.8, <0.10'", "'0.9.0-alpha.1'", "'0.8'", "'=0.8.0'", "{ git = 'x' }"]
+    {
+        assert!(accepts(SQLX_NEED, requirement) && accepts(ON_POSTGRES, requirement), "{requirement}");
     }
-    for requirement in ["0.8", "0.8.4", "=0.8.6", "~0.8", ">=0.7, <0.9", "<=0.8.5", "<0.9"] {
-        assert_eq!(version(requirement), Some(SqlxVersion::V0_8), "{requirement}");
+    for requirement in ["'0.7'", "'=0.7.4'", "'<0.8'"] {
+        assert!(!accepts(SQLX_NEED, requirement) && accepts(ON_POSTGRES, requirement), "{requirement}");
     }
-    assert_eq!(manifest("[dependencies]\nsqlx = { git = 'x' }").sqlx().unwrap().version, Some(SqlxVersion::V0_9));
-    assert_eq!(manifest("").sqlx().unwrap().version, None);
 }
 
 #[test]
-fn sqlx_that_cannot_work_is_refused_with_what_mends_it() {
-    let refused = |manifest: Manifest| manifest.sqlx().unwrap_err().to_string();
-    let raise = "help: raise the version of sqlx in Cargo.toml to `0.8.4` or `0.9`";
-    for requirement in ["0.7", "=0.8.2", "<0.8.4", "0.6.3"] {
-        let message = refused(manifest(&format!("[dependencies]\nsqlx = '{requirement}'")));
-        assert!(message.starts_with(&format!("sqlx {requirement} is too old: ")), "{message}");
-        assert!(message.ends_with(raise), "{message}");
+fn sqlx_that_cannot_work_is_refused_with_what_fixes_it() {
+    for requirement in ["0.7", "=0.7.4", "<0.8", "0.6.3"] {
+        let message = refusal(&manifest(&format!("[dependencies]\nsqlx = '{requirement}'")), &[SQLX_NEED]);
+        let expected = format!(
+            "sqlx {requirement} is too old: the generated code needs sqlx 0.8.0 or newer\n\
+             help: raise the version of sqlx in Cargo.toml to 0.8 or 0.9"
+        );
+        assert_eq!(message, expected);
     }
     for requirement in ["0.10", "1", ">=2"] {
-        let message = refused(manifest(&format!("[dependencies]\nsqlx = '{requirement}'")));
-        assert!(
-            message.contains("is not known: the generated code compiles with 0.8 (from 0.8.4) and 0.9"),
-            "{message}"
-        );
+        let message = refusal(&manifest(&format!("[dependencies]\nsqlx = '{requirement}'")), &[ON_POSTGRES]);
+        let expected = "is not known: the generated code compiles with 0.7 (from 0.7.4), 0.8 or 0.9\n\
+             help: set the version of sqlx in Cargo.toml to one of these";
+        assert_eq!(message, format!("sqlx {requirement} {expected}"));
     }
-    let message = refused(locked("[dependencies]\nsqlx = '0.8'", &[("sqlx", "0.8.2")]));
-    assert_eq!(
-        message,
-        "sqlx 0.8.2 is too old: transactions that begin with BEGIN IMMEDIATE came with 0.8.4\nhelp: run `cargo update -p sqlx`"
-    );
-    let message = refused(locked("[dependencies]\nsqlx = '=0.8.2'", &[("sqlx", "0.8.2")]));
-    assert!(message.ends_with(raise), "{message}");
-    let message = refused(member("[dependencies]\nsqlx.workspace = true", "[workspace.dependencies]\nsqlx = '0.7'"));
-    assert!(message.contains("in Cargo.toml to"), "{message}");
+    let old = |requirement: &str| locked(&format!("[dependencies]\nsqlx = '{requirement}'"), &[("sqlx", "0.7.3")]);
+    let message = "sqlx 0.7.3 is too old: the generated code needs sqlx 0.7.4 or newer\nhelp: ";
+    for (requirement, help) in [
+        ("0.7", "run `cargo update -p sqlx --precise 0.7.4`"),
+        ("=0.7.3", "raise the version of sqlx in Cargo.toml to 0.7 (from 0.7.4), 0.8 or 0.9"),
+    ] {
+        assert_eq!(refusal(&old(requirement), &[ON_POSTGRES]), format!("{message}{help}"));
+    }
+    let shared = member("[dependencies]\nsqlx.workspace = true", "[workspace.dependencies]\nsqlx = '0.7'");
+    assert!(refusal(&shared, &[SQLX_NEED]).contains("in Cargo.toml to"));
+}
+
+#[test]
+fn all_crates_that_are_too_old_are_named_together() {
+    let text = "[dependencies]\nsqlx = '0.7'\ntokio = '1.38'\nuuid = '1'\n\n[dev-dependencies]\ntokio = '1.38'\n";
+    let lock = [("sqlx", "0.7.4"), ("tokio", "1.19.0"), ("uuid", "0.8.2"), ("uuid", "1.4.0")];
+    let message = refusal(&locked(&text.replace("1.38", "1"), &lock), &[SQLX_NEED, TOKIO, TOKIO_DEV, UUID]);
+    let expected = "\
+these crates are too old:
+  sqlx 0.7.4: the generated code needs 0.8.0 or newer
+  tokio 1.19.0: the generated code needs 1.20.0 or newer
+  uuid 1.4.0: the generated code needs 1.10.0 or newer
+help: raise the version of sqlx in Cargo.toml to 0.8 or 0.9
+      run `cargo update -p tokio --precise 1.20.0`
+      run `cargo update -p uuid@1.4.0 --precise 1.10.0`";
+    assert_eq!(message, expected);
 }
 
 #[test]
 fn the_lock_decides_where_the_requirement_leaves_a_choice() {
-    let version = |text, packages: &[_]| locked(text, packages).sqlx().unwrap().version;
-    let both = [("sqlx", "0.8.6"), ("sqlx", "0.9.1")];
-    assert_eq!(version("[dependencies]\nsqlx = '>=0.8'", &both[..1]), Some(SqlxVersion::V0_8));
-    assert_eq!(version("[dependencies]\nsqlx = '0.8'", &both), Some(SqlxVersion::V0_8));
-    assert_eq!(version("[dependencies]\nsqlx = { path = '../sqlx' }", &both[..1]), Some(SqlxVersion::V0_8));
-    assert_eq!(version("", &both[..1]), Some(SqlxVersion::V0_8));
-    assert_eq!(version("", &[("sqlx", "0.7.4")]), None);
+    let both = [("sqlx", "0.7.4"), ("sqlx", "0.9.1")];
+    let accepts = |text, packages: &[_]| locked(text, packages).with(&[SQLX_NEED]).is_ok();
+    assert!(!accepts("[dependencies]\nsqlx = '>=0.7'", &both[..1]));
+    assert!(accepts("[dependencies]\nsqlx = '>=0.7'", &both));
+    assert!(!accepts("[dependencies]\nsqlx = { path = '../sqlx' }", &both[..1]));
+    assert!(accepts("", &both[..1]));
 }
 
 #[test]
@@ -141,6 +158,9 @@ fn an_absent_sqlx_joins_the_one_that_is_locked() {
     let (text, lines) = wired(&locked("[dependencies]\n", &[("sqlx", "0.8.6")]), &[SQLX_NEED]);
     let line = r#"sqlx = { version = "0.8", features = ["runtime-tokio", "sqlite", "uuid"] }"#.to_owned();
     assert_eq!((text, lines), (format!("[dependencies]\n{line}\n"), vec![line]));
+    // With one that is too old, nothing is gained.
+    let (text, _) = wired(&locked("[dependencies]\n", &[("sqlx", "0.7.4")]), &[SQLX_NEED]);
+    assert!(text.contains("version = \"0.9\""), "{text}");
 }
 
 #[test]
@@ -159,7 +179,7 @@ fn other_crates_must_be_new_enough() {
     let message = refusal(&locked("[dependencies]\nuuid = '1'", &[("uuid", "1.4.0")]), &[UUID]);
     assert_eq!(
         message,
-        "uuid 1.4.0 is too old: the generated code needs uuid 1.10.0 or newer\nhelp: run `cargo update -p uuid`"
+        "uuid 1.4.0 is too old: the generated code needs uuid 1.10.0 or newer\nhelp: run `cargo update -p uuid --precise 1.10.0`"
     );
 }
 

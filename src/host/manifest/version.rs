@@ -5,74 +5,97 @@ use camino::Utf8Path;
 use semver::{Version, VersionReq};
 
 use super::entry::{Entry, requirement};
-use super::{Manifest, Need, SQLX, SqlxVersion};
+use super::{Manifest, Need, SQLX};
 use crate::failure::{Failure, Result};
 
+/// A crate that the generated code cannot be built with.
+pub(super) struct Old {
+    name: &'static str,
+    /// Its version in Cargo.lock, else what is required.
+    shown: String,
+    needed: Version,
+    /// The change that brings a newer one.
+    fix: String,
+}
+
+/// All that are too old, in one message.
+pub(super) fn refuse_old(mut old: Vec<Old>) -> Result<()> {
+    old.dedup_by(|one, other| (one.name, &one.shown) == (other.name, &other.shown));
+    let what = match old.as_slice() {
+        [] => return Ok(()),
+        [Old { name, shown, needed, .. }] => {
+            format!("{name} {shown} is too old: the generated code needs {name} {needed} or newer")
+        }
+        several => {
+            let lines = several.iter().map(|Old { name, shown, needed, .. }| {
+                format!("\n  {name} {shown}: the generated code needs {needed} or newer")
+            });
+            format!("these crates are too old:{}", lines.collect::<String>())
+        }
+    };
+    let fixes: Vec<_> = old.into_iter().map(|old| old.fix).collect();
+    Err(Failure::usage(what).help(fixes.join("\n      ")))
+}
+
 impl Manifest {
-    pub(super) fn sqlx_version(&self, entry: &Entry<'_>) -> Result<SqlxVersion> {
-        let required = self.required(entry)?;
-        let locked = self.locked(SQLX, required.as_ref());
-        let (Some(required), Some(shown)) = (&required, entry.requirement()) else {
-            return match locked {
-                Some(version) => supported(version).ok_or_else(|| self.refuse_sqlx(entry, &version.to_string(), None)),
-                None => Ok(SqlxVersion::V0_9),
-            };
-        };
-        if let Some(version) = locked {
-            return supported(version)
-                .ok_or_else(|| self.refuse_sqlx(entry, &version.to_string(), newest_sqlx(required)));
-        }
-        newest_sqlx(required).ok_or_else(|| self.refuse_sqlx(entry, shown, None))
+    /// The requirement for an sqlx that is not there yet: two versions of it cannot be linked together, so it is that of
+    /// Cargo.lock.
+    pub(super) fn locked_sqlx(&self, minimum: &Version) -> Option<&'static str> {
+        let locked = self.lock.iter().filter(|(name, _)| name == SQLX).map(|(_, version)| version);
+        sqlx_requirement(locked.filter(|version| *version >= minimum && is_known_sqlx(version)).max()?)
     }
 
-    fn refuse_sqlx(&self, entry: &Entry<'_>, shown: &str, reachable: Option<SqlxVersion>) -> Failure {
-        let file = self.file_of(entry);
-        let oldest = Version::new(0, 8, 4);
-        let is_old = VersionReq::parse(shown).is_ok_and(|required| {
-            let mut versions = extremes(&required).into_iter().filter(|version| required.matches(version));
-            versions.any(|version| version < oldest)
+    /// The requirement that leads to the sqlx of an entry.
+    pub(super) fn sqlx_of(&self, entry: &Entry<'_>) -> Result<Option<&'static str>> {
+        let required = self.required(entry)?;
+        if let Some(locked) = self.locked(SQLX, required.as_ref()) {
+            return Ok(sqlx_requirement(locked));
+        }
+        let allowed = required.map(|required| allowed(&required, &Version::new(0, 0, 0))).unwrap_or_default();
+        Ok(allowed.iter().filter(|version| is_known_sqlx(version)).max().and_then(sqlx_requirement))
+    }
+
+    /// Whether a crate that is there is too old. An sqlx that is too new is an error.
+    pub(super) fn old(&self, need: &Need, entry: &Entry<'_>) -> Result<Option<Old>> {
+        let minimum = need.minimum();
+        let required = self.required(entry)?;
+        let is_known = |version: &Version| need.name != SQLX || is_known_sqlx(version);
+        let allowed = required.as_ref().map(|required| allowed(required, &minimum));
+        let is_reachable = allowed.as_ref().is_none_or(|allowed| {
+            let mut allowed = allowed.iter();
+            allowed.any(|version| *version >= minimum && is_known(version))
         });
-        if !is_old {
-            return Failure::usage(format!(
-                "sqlx {shown} is not known: the generated code compiles with 0.8 (from 0.8.4) and 0.9"
-            ))
-            .help(format!("set the version of sqlx in {file} to `0.9` or `0.8.4`"));
-        }
-        let failure = Failure::usage(format!(
-            "sqlx {shown} is too old: transactions that begin with BEGIN IMMEDIATE came with 0.8.4"
-        ));
-        match reachable {
-            Some(_) => failure.help("run `cargo update -p sqlx`"),
-            None => failure.help(format!("raise the version of sqlx in {file} to `0.8.4` or `0.9`")),
-        }
-    }
-
-    pub(super) fn locked_sqlx(&self) -> Option<SqlxVersion> {
-        let versions = self.lock.iter().filter(|(name, _)| name == SQLX).map(|(_, version)| version);
-        versions.filter(|version| supported(version).is_some()).max().and_then(supported)
-    }
-
-    /// Whether a crate that is there is new enough.
-    pub(super) fn check(&self, need: &Need, entry: &Entry<'_>) -> Result<()> {
-        if need.name == SQLX {
-            return self.sqlx_version(entry).map(drop);
-        }
-        let minimum = Version::parse(need.minimum).expect("a need's oldest version is a version");
-        let required = self.required(entry)?;
-        let reachable = required.as_ref().is_none_or(|required| can_reach(required, &minimum));
         let locked = self.locked(need.name, required.as_ref());
-        if locked.map_or(reachable, |version| *version >= minimum) {
-            return Ok(());
+        if locked.map_or(is_reachable, |version| *version >= minimum && is_known(version)) {
+            return Ok(None);
         }
         let shown = locked.map(Version::to_string).or_else(|| entry.requirement().map(str::to_owned));
         let (name, shown, file) = (need.name, shown.unwrap_or_default(), self.file_of(entry));
-        let failure =
-            Failure::usage(format!("{name} {shown} is too old: the generated code needs {name} {minimum} or newer"));
-        Err(if reachable {
-            failure.help(format!("run `cargo update -p {name}`"))
+        let is_old = match locked {
+            Some(version) => *version < minimum,
+            None => allowed.iter().flatten().any(|version| *version < minimum),
+        };
+        let versions = sqlx_versions(&minimum);
+        if !is_old {
+            return Err(Failure::usage(format!(
+                "sqlx {shown} is not known: the generated code compiles with {versions}"
+            ))
+            .help(format!("set the version of sqlx in {file} to one of these")));
+        }
+        let fix = if is_reachable {
+            format!("run `cargo update -p {} --precise {minimum}`", self.specification(name, &shown))
+        } else if name == SQLX {
+            format!("raise the version of sqlx in {file} to {versions}")
         } else {
-            failure.help(format!("raise the version of {name} in {file} to `{}`", need.version))
-        })
+            format!("raise the version of {name} in {file} to `{}`", need.version)
+        };
+        Ok(Some(Old { name, shown, needed: minimum, fix }))
+    }
+
+    /// A package as cargo understands it, where Cargo.lock may have several versions of it.
+    fn specification(&self, name: &str, version: &str) -> String {
+        let is_alone = self.lock.iter().filter(|(locked, _)| locked == name).count() < 2;
+        if is_alone { name.to_owned() } else { format!("{name}@{version}") }
     }
 
     fn required(&self, entry: &Entry<'_>) -> Result<Option<VersionReq>> {
@@ -100,25 +123,41 @@ impl Manifest {
     }
 }
 
-pub(super) fn supported(version: &Version) -> Option<SqlxVersion> {
-    match (version.major, version.minor, version.patch) {
-        (0, 8, 4..) => Some(SqlxVersion::V0_8),
-        (0, 9, _) => Some(SqlxVersion::V0_9),
-        _ => None,
+/// The minor versions of sqlx 0 that the generated code compiles with.
+const SQLX_VERSIONS: &[(u64, &str)] = &[(7, "0.7"), (8, "0.8"), (9, "0.9")];
+
+fn is_known_sqlx(version: &Version) -> bool {
+    sqlx_requirement(version).is_some()
+}
+
+pub(super) fn sqlx_requirement(version: &Version) -> Option<&'static str> {
+    let mut known = SQLX_VERSIONS.iter().filter(|_| version.major == 0);
+    known.find(|(minor, _)| *minor == version.minor).map(|(_, requirement)| *requirement)
+}
+
+/// Those from the oldest that works on: "0.7 (from 0.7.4), 0.8 or 0.9".
+fn sqlx_versions(minimum: &Version) -> String {
+    let known = SQLX_VERSIONS.iter().filter(|(minor, _)| *minor >= minimum.minor);
+    let shown = known.map(|(minor, version)| match minimum.patch {
+        1.. if *minor == minimum.minor => format!("{version} (from {minimum})"),
+        _ => (*version).to_owned(),
+    });
+    let shown: Vec<_> = shown.collect();
+    match shown.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
     }
 }
 
-fn newest_sqlx(required: &VersionReq) -> Option<SqlxVersion> {
-    let mut versions = extremes(required);
-    versions.extend([Version::new(0, 8, 4), Version::new(0, 8, 99), Version::new(0, 9, 0), Version::new(0, 9, 99)]);
-    let matching = versions.iter().filter(|version| required.matches(version));
-    matching.filter(|version| supported(version).is_some()).max().and_then(supported)
-}
-
-fn can_reach(required: &VersionReq, minimum: &Version) -> bool {
+/// Versions that a requirement allows: if it allows one that works, one of these does.
+fn allowed(required: &VersionReq, minimum: &Version) -> Vec<Version> {
     let mut versions = extremes(required);
     versions.push(minimum.clone());
-    versions.iter().any(|version| version >= minimum && required.matches(version))
+    versions
+        .extend(SQLX_VERSIONS.iter().flat_map(|(minor, _)| [Version::new(0, *minor, 0), Version::new(0, *minor, 99)]));
+    versions.retain(|version| required.matches(version));
+    versions
 }
 
 /// Versions at the edges of what a requirement allows: if it allows any in a range, it allows an end of that range or

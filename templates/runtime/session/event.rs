@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::super::persistence::{Lifecycle, Revision};
 use super::super::state::State;
+use super::super::timestamp::Timestamp;
 
 /// An event for [subscribers](super::AgentSession::subscribe) of a session.
 #[derive(Debug)]
@@ -117,7 +118,7 @@ pub struct LastError {
     /// The conversation of the session that failed.
     pub conversation_id: Uuid,
     /// The time of the failure.
-    pub at: chrono::DateTime<chrono::Utc>,
+    pub at: Timestamp,
     /// The message of the error, and those of its sources.
     pub error: String,
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::persistence::SessionPersistence;
+use super::super::timestamp;
 use super::options::Phase;
 use super::task::Session;
 use super::{AgentPersistence, LastError, SessionError, SessionOptions, Stats};
@@ -197,7 +198,7 @@ impl<P: SessionPersistence> Registry<P> {
         counters.conflicts += u64::from(matches!(error, SessionError::Conflict { .. }));
         counters.last_error = Some(LastError {
             conversation_id,
-            at: chrono::Utc::now(),
+            at: timestamp::now(),
             error: with_sources(error),
         });
     }

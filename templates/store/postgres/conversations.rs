@@ -1,6 +1,5 @@
 //! The statements for conversations.
 
-use chrono::{DateTime, Utc};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -10,7 +9,8 @@ use super::super::{
 };
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::rows::conversation_columns;
-use super::{Store, retry, timestamp};
+use super::{Store, now, retry, timestamp};
+use crate::sagents::Timestamp;
 
 impl Store {
     pub(crate) async fn create_conversation(
@@ -33,7 +33,7 @@ impl Store {
                 .bind(&new.title)
                 .bind(Json(owner.to_json()))
                 .bind(Json(&new.metadata))
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -98,7 +98,7 @@ impl Store {
                 .bind(set_title)
                 .bind(title)
                 .bind(metadata)
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -127,7 +127,7 @@ impl Store {
             let updated: Option<Conversation> = sqlx::query_as(UPDATE)
                 .bind(id)
                 .bind(interrupted)
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -220,7 +220,7 @@ impl Store {
         Ok(page)
     }
 
-    pub(crate) async fn delete_conversations_before(&self, cutoff: DateTime<Utc>) -> Result<u64> {
+    pub(crate) async fn delete_conversations_before(&self, cutoff: Timestamp) -> Result<u64> {
 {%- match owner %}
 {%- when Some(owner) %}
         // For a condition on the pair (owner, id) the planner uses the first column only, and would

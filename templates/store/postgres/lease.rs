@@ -117,19 +117,24 @@ impl<T: Send> Drop for Lease<T> {
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn(async move {
                 let freed = timeout(LONGEST_REST, free(&mut connection)).await;
-                if !matches!(freed, Ok(Ok(()))) {
-                    connection.close_on_drop();
+                match freed {
+                    Ok(Ok(())) => drop(connection),
+                    // This closes it.
+                    Ok(Err(_)) | Err(_) => drop(connection.detach()),
                 }
-                drop((connection, turn));
+                drop(turn);
             }));
         }
     }
 }
 
-/// Waits until a statement has ended, however it ends. A transaction is open if its `BEGIN` was given
-/// up: sqlx does not count it and would not end it.
+/// Waits until a statement has ended, however it ends, and ends a transaction that is open.
 async fn free(connection: &mut PgConnection) -> sqlx::Result<()> {
     drop(connection.ping().await);
-    let ended = connection.execute("BEGIN; ROLLBACK").await;
-    ended.map(drop)
+    // Without a transaction, ROLLBACK alone would be a warning in the server's log.
+    if connection.execute("BEGIN; ROLLBACK").await.is_err() {
+        // BEGIN fails in a transaction that has failed.
+        connection.execute("ROLLBACK").await.map(drop)?;
+    }
+    Ok(())
 }

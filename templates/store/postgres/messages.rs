@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use chrono::Utc;
-use sqlx::Connection as _;
+use sqlx::Executor as _;
 use sqlx::postgres::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -15,7 +14,7 @@ use super::super::{
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::lease::{Lease, in_time};
 use super::rows::{display_message_columns, joined_display_message};
-use super::{Store, UNIQUE_VIOLATION, code, retry, timestamp};
+use super::{Store, UNIQUE_VIOLATION, code, now, retry, timestamp};
 
 impl Store {
     pub(crate) async fn append_display_message(
@@ -52,7 +51,7 @@ impl Store {
                 .bind(Json(&message.metadata))
                 .bind(&message.tool_call_id)
                 .bind(message.status.map(ToolStatus::as_str))
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -141,7 +140,7 @@ impl Store {
                 .bind(&metadata)
                 .bind(&calls)
                 .bind(&statuses)
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -242,7 +241,7 @@ impl Store {
             let mut lease = self.lease(owner, conversation_id).await?;
             let deleted: Option<i64> = sqlx::query_scalar(CLEAR)
                 .bind(conversation_id)
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -280,7 +279,7 @@ impl Store {
         let turn = self.turns.take({% if group.is_some() %}reach{% else %}owner{% endif %}, None).await?;
         let permit = in_time(Arc::clone(&self.searches).acquire_owned()).await?;
         let mut lease = Lease::new(self.pool.acquire().await?, (turn, permit));
-        let mut tx = lease.connection().begin_with(BEGIN).await?;
+        lease.connection().execute(BEGIN).await.map(drop)?;
 {%- if group.is_some() %}
         let sql = match reach {
             Reach::Owner(_) => SEARCH,
@@ -301,16 +300,16 @@ impl Store {
             Reach::Owner(owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
-        let found = query.fetch_all(&mut *tx).await?;
+        let found = query.fetch_all(lease.connection()).await?;
 {%- else %}
             .bind(after.sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .fetch_all(&mut *tx)
+            .fetch_all(lease.connection())
             .await?;
 {%- endif %}
-        tx.commit().await?;
+        lease.connection().execute("COMMIT").await.map(drop)?;
         lease.end();
         Ok(found)
     }

@@ -3,7 +3,6 @@
 //! `data` of a state is its header; its messages are the rows of its epoch. A state that an earlier
 //! version of this code stored has its messages in `data`, and no rows.
 
-use chrono::Utc;
 use sqlx::postgres::{PgConnection, PgExecutor, PgRow};
 use sqlx::{Connection as _, FromRow, Postgres, Row as _, Transaction};
 use uuid::Uuid;
@@ -11,7 +10,7 @@ use uuid::Uuid;
 use super::super::states::{UnreadableData, UnreadableMessage, UnreadableState};
 use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 {% if group.is_some() %}use super::groups;
-{% endif %}use super::{Store, retry, timestamp};
+{% endif %}use super::{Store, now, retry};
 use crate::sagents::serializer::{self, ReadError};
 use crate::sagents::stored::{self, Header, RowReader, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, State, Todo};
@@ -374,7 +373,7 @@ impl Store {
                 .bind(conversation_id)
                 .bind(epoch)
                 .bind(write_id)
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -453,7 +452,7 @@ async fn lock<'c>(
     let mut tx = connection.begin().await?;
     let locked = sqlx::query(LOCK)
         .bind(conversation_id)
-        .bind(timestamp(Utc::now()))
+        .bind(now())
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
@@ -534,7 +533,7 @@ async fn save(
         .bind(serializer::stored_version())
         .bind(write_id)
         .bind(&rows.header)
-        .bind(timestamp(Utc::now()))
+        .bind(now())
         .bind(expected)
         .bind(&positions)
         .bind(&message_ids)
@@ -575,7 +574,7 @@ async fn move_aside(
 
     let epoch = sqlx::query_scalar(MOVE)
         .bind(conversation_id)
-        .bind(timestamp(Utc::now()))
+        .bind(now())
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
@@ -644,7 +643,7 @@ async fn separate(
     }
     let epoch = sqlx::query_scalar(SEPARATE)
         .bind(conversation_id)
-        .bind(timestamp(Utc::now()))
+        .bind(now())
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}

@@ -29,7 +29,6 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::Semaphore;
@@ -37,6 +36,9 @@ use uuid::Uuid;
 
 use self::lease::{Lease, Turn, Turns};
 use super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
+use crate::sagents::Timestamp;
+
+pub(super) use crate::sagents::timestamp::now;
 
 /// The pool that the context uses.
 pub type Pool = PgPool;
@@ -142,11 +144,10 @@ where
     write().await
 }
 
-/// A time as it is stored: in microseconds, and not before 4713 BC, where `PostgreSQL` starts.
-pub(super) fn timestamp(time: DateTime<Utc>) -> DateTime<Utc> {
-    let span = TimeDelta::days(365 * 6_000);
-    let time = time.clamp(DateTime::UNIX_EPOCH - span, DateTime::UNIX_EPOCH + span);
-    time.trunc_subsecs(6)
+/// A time as it can be stored: not before 4713 BC, where `PostgreSQL` starts.
+fn timestamp(time: Timestamp) -> Timestamp {
+    let span = Duration::new(24 * 60 * 60, 0) * (6_000 * 365);
+    time.clamp(Timestamp::UNIX_EPOCH - span, Timestamp::UNIX_EPOCH + span)
 }
 
 const SERIALIZATION_FAILURE: &str = "40001";

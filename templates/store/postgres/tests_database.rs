@@ -6,13 +6,12 @@ use std::ops::Deref;
 use std::str::FromStr as _;
 
 {% if owner.is_some() -%}
-use chrono::Utc;
 {% endif -%}
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use uuid::Uuid;
 
-use super::super::store::{% if owner.is_some() %}{open, timestamp}{% else %}open{% endif %};
+use super::super::store::{% if owner.is_some() %}{now, open}{% else %}open{% endif %};
 use super::super::{{ '{' }}{{ context }}, Error, {% if group.is_some() %}Group, {% endif %}NewConversation, Owner};
 
 /// What creates the tables.
@@ -129,7 +128,7 @@ impl Database {
                 (conversation_id, version, revision, write_id, data, inserted_at, updated_at, {{ owner.column }})
             VALUES ($1, 2, 1, $1, '{}', $2, $2, $3)"#;
 
-        let insert = sqlx::query(INSERT).bind(id).bind(timestamp(Utc::now()));
+        let insert = sqlx::query(INSERT).bind(id).bind(now());
         insert.bind(owner.id()).execute(&self.store.pool).await.map(drop)
     }
 {%- endif %}

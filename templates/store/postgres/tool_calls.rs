@@ -1,6 +1,5 @@
 //! The statements for tool calls. A model may use a call id again: the newest item with it counts.
 
-use chrono::Utc;
 use serde_json::{Map, Value, json};
 use sqlx::Row as _;
 use sqlx::types::Json;
@@ -8,7 +7,7 @@ use uuid::Uuid;
 
 use super::super::{DisplayMessage, Error, HitlDecision, Owner, Result, ToolStatus};
 use super::rows::{display_message_columns, joined_display_message, named};
-use super::{Store, retry, timestamp};
+use super::{Store, now, retry};
 
 impl Store {
     pub(crate) async fn change_tool_call(
@@ -54,7 +53,7 @@ impl Store {
                     .bind(status.as_str())
                     .bind(Json(metadata))
                     .bind(&before)
-                    .bind(timestamp(Utc::now()))
+                    .bind(now())
 {%- if owner.is_some() %}
                     .bind(owner.id())
 {%- endif %}
@@ -118,7 +117,7 @@ impl Store {
                 .bind(conversation_id)
                 .bind(call_id)
                 .bind(json!({ "hitl_decision": decision.as_str() }))
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -168,7 +167,7 @@ impl Store {
                 .bind(conversation_id)
                 .bind(call_id)
                 .bind(content)
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}

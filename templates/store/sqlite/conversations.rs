@@ -1,6 +1,5 @@
 //! The statements for conversations.
 
-use chrono::{DateTime, Utc};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -11,7 +10,8 @@ use super::super::{
 };
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::rows::conversation_columns;
-use super::{Store, retry, timestamp};
+use super::{Store, now, retry};
+use crate::sagents::timestamp::{Timestamp, to_text};
 
 impl Store {
     pub(crate) async fn create_conversation(
@@ -34,7 +34,7 @@ impl Store {
                 .bind(&new.title)
                 .bind(Json(owner.to_json()))
                 .bind(Json(&new.metadata))
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -99,7 +99,7 @@ impl Store {
                 .bind(set_title)
                 .bind(title)
                 .bind(metadata)
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -128,7 +128,7 @@ impl Store {
             let updated: Option<Conversation> = sqlx::query_as(UPDATE)
                 .bind(id)
                 .bind(interrupted)
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -202,7 +202,7 @@ impl Store {
 {%- endif %}
         let mut query = sqlx::query_as(sql).bind(limit);
         if by_time {
-            query = query.bind(timestamp(after.updated_at));
+            query = query.bind(to_text(after.updated_at));
         }
 {%- if group.is_some() %}
         let query = match reach {
@@ -222,7 +222,7 @@ impl Store {
         Ok(page)
     }
 
-    pub(crate) async fn delete_conversations_before(&self, cutoff: DateTime<Utc>) -> Result<u64> {
+    pub(crate) async fn delete_conversations_before(&self, cutoff: Timestamp) -> Result<u64> {
 {%- match owner %}
 {%- when Some(owner) %}
         const SELECT: &str = r#"
@@ -230,7 +230,7 @@ impl Store {
             WHERE (c.{{ owner }}, c.id) > ($3, $2)
             ORDER BY c.{{ owner }}, c.id LIMIT 1000"#;
 
-        let cutoff = timestamp(cutoff);
+        let cutoff = to_text(cutoff);
         let mut last = (Uuid::nil(), {{ least_key }});
         let mut total = 0;
         loop {
@@ -258,7 +258,7 @@ impl Store {
             SELECT c.id, c.updated_at < $1 FROM {{ conversations }} AS c
             WHERE c.id > $2 ORDER BY c.id LIMIT 1000"#;
 
-        let cutoff = timestamp(cutoff);
+        let cutoff = to_text(cutoff);
         let mut last_id = Uuid::nil();
         let mut total = 0;
         loop {
@@ -321,7 +321,7 @@ pub(super) async fn touch(connection: &mut SqliteConnection, owner: &Owner, id: 
 
     let touched = sqlx::query(TOUCH)
         .bind(id)
-        .bind(timestamp(Utc::now()))
+        .bind(now())
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use chrono::Utc;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -14,7 +13,8 @@ use super::super::{
 use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::rows::display_message_columns;
-use super::{Store, retry, timestamp};
+use super::{Store, now, retry};
+use crate::sagents::timestamp::to_text;
 
 impl Store {
     pub(crate) async fn append_display_message(
@@ -166,7 +166,7 @@ impl Store {
             .bind(like_pattern(text))
             .bind(glob_pattern(text))
             .bind(page.limit.min(SearchPage::MAX_LIMIT))
-            .bind(timestamp(after.inserted_at))
+            .bind(to_text(after.inserted_at))
             .bind(after.conversation_id)
 {%- if group.is_some() %}
             .bind(after.sequence);
@@ -212,7 +212,7 @@ async fn insert(
     let (first, now): (i64, String) = sqlx::query_as(TAKE_SEQUENCES)
         .bind(conversation_id)
         .bind(i64::try_from(messages.len()).unwrap_or(i64::MAX))
-        .bind(timestamp(Utc::now()))
+        .bind(now())
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}

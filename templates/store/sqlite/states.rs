@@ -3,7 +3,6 @@
 //! `data` of a state is its header; its messages are the rows of its epoch. A state that an earlier
 //! version of this code stored has its messages in `data`, and no rows.
 
-use chrono::Utc;
 use sqlx::sqlite::{SqliteConnection, SqliteExecutor, SqliteRow};
 use sqlx::types::Json;
 use sqlx::{FromRow, Row as _};
@@ -13,7 +12,7 @@ use super::super::states::{UnreadableData, UnreadableMessage, UnreadableState};
 use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
-{% endif %}use super::{Store, retry, timestamp};
+{% endif %}use super::{Store, now, retry};
 use crate::sagents::serializer::{self, ReadError};
 use crate::sagents::stored::{self, Header, RowReader, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, State, Todo};
@@ -50,7 +49,7 @@ impl Store {
             let mut tx = self.begin().await?;
             let current: Option<Current> = sqlx::query_as(TOUCH)
                 .bind(conversation_id)
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -292,7 +291,7 @@ impl Store {
                 .bind(conversation_id)
                 .bind(epoch)
                 .bind(write_id)
-                .bind(timestamp(Utc::now()))
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
@@ -488,7 +487,7 @@ async fn save(
         .bind(serializer::stored_version())
         .bind(write_id)
         .bind(&rows.header)
-        .bind(timestamp(Utc::now()))
+        .bind(now())
         .bind(Json(places))
         .bind(ids)
         .bind(texts)
@@ -526,7 +525,7 @@ async fn move_aside(
 
     let epoch = sqlx::query_scalar(KEEP)
         .bind(conversation_id)
-        .bind(timestamp(Utc::now()))
+        .bind(now())
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
@@ -587,7 +586,7 @@ async fn separate(
     }
     let epoch = sqlx::query_scalar(KEEP)
         .bind(conversation_id)
-        .bind(timestamp(Utc::now()))
+        .bind(now())
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}

@@ -21,14 +21,15 @@ use std::future::Future;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use chrono::{DateTime, Datelike as _, SecondsFormat, Utc};
 use sqlx::Connection as _;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
+    SqliteSynchronous,
 };
 
 use self::lease::{Searches, Write, Writers};
 use super::{Error, Result};
+use crate::sagents::timestamp::{self, to_text};
 
 /// The pool that the context uses.
 pub type Pool = SqlitePool;
@@ -90,6 +91,16 @@ pub async fn connect(url: &str) -> Result<Pool> {
     Ok(pool)
 }
 
+/// For sqlx before 0.8.4, which does not know. A newer one has a method of this name that comes first.
+#[allow(dead_code, reason = "it depends on the version of sqlx")]
+trait InTransaction {
+    fn is_in_transaction(&mut self) -> bool {
+        false
+    }
+}
+
+impl InTransaction for SqliteConnection {}
+
 #[derive(Debug, Clone)]
 pub(super) struct Store {
     pub(super) pool: Pool,
@@ -129,14 +140,9 @@ where
     write().await
 }
 
-/// The current time, and any other, as it is stored: text in microseconds of one length, so that it
-/// sorts.
-pub(super) fn timestamp(time: DateTime<Utc>) -> String {
-    match time.year() {
-        ..0 => "0000-01-01T00:00:00.000000Z".into(),
-        0..=9999 => time.to_rfc3339_opts(SecondsFormat::Micros, true),
-        10000.. => "9999-12-31T23:59:59.999999Z".into(),
-    }
+/// The current time as it is stored.
+pub(super) fn now() -> String {
+    to_text(timestamp::now())
 }
 
 const SQLITE_ERROR: u32 = 1;

@@ -4,11 +4,10 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 {% if owner.is_some() -%}
-use chrono::Utc;
 {% endif -%}
 use uuid::Uuid;
 {% if owner.is_some() %}
-use super::super::store::timestamp;
+use super::super::store::now;
 {%- endif %}
 use super::super::{{ '{' }}{{ context }}, {% if group.is_some() %}Group, {% endif %}NewConversation, Owner, connect};
 
@@ -118,7 +117,7 @@ impl Database {
                 (conversation_id, version, revision, write_id, data, inserted_at, updated_at, {{ owner.column }})
             VALUES ($1, 2, 1, $1, '{}', $2, $2, $3)"#;
 
-        let insert = sqlx::query(INSERT).bind(id).bind(timestamp(Utc::now()));
+        let insert = sqlx::query(INSERT).bind(id).bind(now());
         insert.bind(owner.id()).execute(&self.store.pool).await.map(drop)
     }
 {%- endif %}
