@@ -29,7 +29,7 @@ use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
 use crate::host::drivers::{self, Evidence};
-use crate::host::migrations::{self, Migrations, Migrator, Place};
+use crate::host::migrations::{self, Migrations, Migrator, Place, Tool};
 use crate::host::source::{self, Access, Lookup};
 use crate::memory::{self, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
@@ -456,13 +456,17 @@ pub fn migrations_place(given: Option<&Utf8Path>, host: &Host, last: &Last) -> R
     if let Some(given) = given {
         return Place::named(migrations_directory(given, host)?, host);
     }
-    let emitted = last.files.migrations.iter().map(|emitted| &emitted.file);
-    let mut there = emitted.filter(|file| host.tree.is_file(file)).map(|file| migrations::directory_of(file));
+    let before = last.resolved.as_ref().map(|before| before.migrations.as_path());
+    let mut emitted = last.files.migrations.iter().map(|emitted| &emitted.file);
+    let there = emitted.find(|file| Some(migrations::directory_of(file)) == before && host.tree.is_file(file));
+    // The host may have another tool now, in the same directory or elsewhere.
+    if let (Some(before), Some(tool)) = (before, there.and_then(|file| Tool::of_script(file))) {
+        return Ok(Place { directory: before.to_owned(), tool });
+    }
     let own = Place::of_host(host);
-    match last.resolved.as_ref().map(|before| &before.migrations) {
-        Some(before) if own.as_ref().is_ok_and(|own| own.directory == *before) => own,
-        Some(before) if there.any(|directory| directory == before) => Place::named(before.clone(), host),
-        _ => {
+    match before.filter(|before| there.is_some() && !own.as_ref().is_ok_and(|own| own.directory == *before)) {
+        Some(before) => Place::named(before.to_owned(), host),
+        None => {
             let Place { directory, tool } = own?;
             Ok(Place { directory: migrations_directory(&directory, host)?, tool })
         }

@@ -315,6 +315,22 @@ fn a_context_stays_where_its_migrations_are() {
 }
 
 #[test]
+fn a_host_may_get_another_tool_later() {
+    let host = host("").file(".env", "DATABASE_URL=postgres://localhost/app\n");
+    host.generate(PLAIN);
+    let before = host.files();
+    host.write(
+        "Cargo.toml",
+        &host.read("Cargo.toml").replace("[dependencies]\n", "[dependencies]\ndiesel = \"2.2\"\n"),
+    );
+    host.write("migrations/2024-01-01-000000_create_posts/up.sql", "CREATE TABLE posts (id SERIAL PRIMARY KEY);\n");
+    let check = host.sagents("check");
+    assert_eq!(check.code, 0, "{}{}", check.stdout, check.stderr);
+    let after = host.files();
+    assert!(before.keys().all(|path| after.contains_key(path)));
+}
+
+#[test]
 fn the_first_place_that_names_a_database_decides() {
     let headline = |host: &Host| {
         let run = host.generate(&format!("{PLAIN} --owner-table none"));

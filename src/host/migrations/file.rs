@@ -58,6 +58,16 @@ impl Tool {
         Ok(None)
     }
 
+    /// The form that a script has.
+    pub fn of_script(file: &Utf8Path) -> Option<Self> {
+        let name = file.file_name()?;
+        match name {
+            "up.sql" | "down.sql" => Some(Self::Diesel),
+            _ if of_refinery(Utf8Path::new(name)).is_some() => Some(Self::Refinery),
+            _ => of_sqlx(name).map(|_| Self::Sqlx),
+        }
+    }
+
     /// The migrations in a directory, in the order in which they run. Rust's are ordered by their `Migrator`.
     pub(super) fn files(&self, tree: &Tree, directory: &Utf8Path) -> Result<Vec<MigrationFile>> {
         let mut files: Vec<_> = match self {

@@ -45,7 +45,8 @@ impl Place {
 
     /// A directory that was named. What is there shows the tool; if nothing is, it is the one that the host has.
     pub fn named(directory: Utf8PathBuf, host: &Host) -> Result<Self> {
-        for file in ["mod.rs", "lib.rs", "src/lib.rs"].map(|file| directory.join(file)) {
+        let inside = ["mod.rs", "lib.rs", "src/lib.rs"].map(|file| directory.join(file));
+        for file in inside.into_iter().chain([format!("{directory}.rs").into()]) {
             let text = host.tree.read(&file).ok().flatten();
             if text.is_some_and(|text| Migrator::read(&text).is_some()) {
                 return Ok(Self { directory: Migrator::directory(&file), tool: Tool::SeaOrm { migrator: file } });
