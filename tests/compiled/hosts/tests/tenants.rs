@@ -398,9 +398,10 @@ impl World {
             Call::Load(from, limit) => {
                 let page = MessagePage { from, limit };
                 let answer = context.load_display_messages(&scope, id, page).await;
-                let expected = match is_valid(limit) {
-                    true => model.read(key, |talk| talk.page(step.owner, id, from, limit)),
-                    false => INVALID,
+                let expected = if is_valid(limit) {
+                    model.read(key, |talk| talk.page(step.owner, id, from, limit))
+                } else {
+                    INVALID
                 };
                 (rows(answer), expected)
             }
@@ -543,9 +544,10 @@ impl World {
             Call::Load(from, limit) => {
                 let page = MessagePage { from, limit };
                 let answer = context.load_display_messages(scope, id, page).await;
-                let expected = match is_valid(limit) {
-                    true => read(&|owner, talk| talk.page(owner, id, from, limit)),
-                    false => INVALID,
+                let expected = if is_valid(limit) {
+                    read(&|owner, talk| talk.page(owner, id, from, limit))
+                } else {
+                    INVALID
                 };
                 (rows(answer), expected)
             }
@@ -1051,7 +1053,7 @@ fn fold(text: &str) -> String {
 }
 
 fn page(all: Vec<Value>, limit: u32) -> Answer {
-    page_with_ties(all, limit, |row| row.to_string())
+    page_with_ties(all, limit, Value::to_string)
 }
 
 /// A page is not cut between conversations of several owners with the same id.
@@ -1096,10 +1098,9 @@ fn sorted(answer: Answer) -> Answer {
 }
 
 fn result(call_id: &str, text: &str, is_error: bool) -> ToolResult {
-    let name = "search";
-    match is_error {
-        true => ToolResult::error(call_id, name, text),
-        false => ToolResult::new(call_id, name, text),
+    ToolResult {
+        is_error,
+        ..ToolResult::new(call_id, "search", text)
     }
 }
 
