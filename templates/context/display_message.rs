@@ -186,6 +186,11 @@ impl NewDisplayMessage {
 /// The key of [`DisplayMessage::is_error`] in the metadata.
 pub(super) const IS_ERROR: &str = "is_error";
 
+/// [`DisplayMessage::is_error`] of a message with this metadata.
+pub(super) fn is_error(metadata: &Map<String, Value>) -> bool {
+    metadata.get(IS_ERROR) == Some(&Value::Bool(true))
+}
+
 /// What the content of a display message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
