@@ -47,10 +47,9 @@ impl {{ context }} {
         message: &Message,
     ) -> Result<Vec<DisplayMessage>> {
         let owner = scope.owner()?;
-        let items = display_items(message).into_iter().zip(0..);
-        let items = items.map(|(item, place)| {
-            NewDisplayMessage::of_item(message_id, place, message.role, item).checked()
-        });
+        let items = display_items(message).into_iter();
+        let items =
+            items.map(|item| NewDisplayMessage::of_item(message_id, message.role, item).checked());
         let items = items.collect::<Result<Vec<_>>>()?;
         match items.as_slice() {
             [] => {
