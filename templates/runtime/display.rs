@@ -2,16 +2,23 @@
 
 use serde_json::{Map, Value};
 
-use super::message::{Content, Message, MessageStatus, PartKind, ToolCall, ToolResult};
+use super::message::{
+    Content, ContentPart, Message, MessageStatus, PartKind, ToolCall, ToolResult,
+};
 
 /// One part of a message as a page shows it. A context stores it as a display message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DisplayItem {
+    /// The place among the parts, calls and results of the message, counted from 0. Those that are not
+    /// shown count too, so the place stays if an empty text is filled later.
+    pub place: i32,
     /// How the item is shown.
     pub kind: DisplayKind,
-    /// The text to show: of a tool call its display text or else its name.
+    /// The text to show: of a tool call its display text or else its name, of a picture or a file its
+    /// URL or else its name, which may be empty.
     pub content: String,
-    /// Details: the arguments of a call, whether a result is an error, why the model stopped.
+    /// Details: the arguments of a call, whether a result is an error, why the model stopped; the
+    /// `media_type` of a picture or a file, and the `data` of a picture that has no URL, in base64.
     pub metadata: Map<String, Value>,
 }
 
@@ -22,6 +29,10 @@ pub enum DisplayKind {
     Text,
     /// The model's reasoning before its answer.
     Thinking,
+    /// A picture.
+    Image,
+    /// A file. Its data is only in the agent state.
+    File,
     /// A call of a tool.
     ToolCall {
         /// [`ToolCall::call_id`].
@@ -34,29 +45,24 @@ pub enum DisplayKind {
     },
 }
 
-/// The display items of a message in order: text and thinking, then tool calls, then tool results.
-/// Images and files are left out. If the model stopped early, the last item has a `stop_reason` in
-/// its metadata.
+/// The display items of a message in order: text, thinking, pictures and files, then tool calls, then
+/// tool results. Empty text is left out. If the model stopped early, the last item that is not a
+/// picture or a file, if there is one, has a `stop_reason` in its metadata.
 #[must_use]
 pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     let mut items: Vec<_> = match &message.content {
         None => Vec::new(),
         Some(Content::Text(text)) => vec![text_item(DisplayKind::Text, text)],
-        Some(Content::Parts(parts)) => parts
-            .iter()
-            .filter_map(|part| {
-                let kind = match part.kind {
-                    PartKind::Text => DisplayKind::Text,
-                    PartKind::Thinking => DisplayKind::Thinking,
-                    _ => return None,
-                };
-                Some(text_item(kind, part.content.as_deref().unwrap_or_default()))
-            })
-            .collect(),
+        Some(Content::Parts(parts)) => parts.iter().map(part_item).collect(),
     };
-    items.extend(message.tool_calls.iter().map(call_item));
-    items.extend(message.tool_results.iter().map(result_item));
-    if let (Some(last), Some(reason)) = (items.last_mut(), stop_reason(message)) {
+    items.extend(message.tool_calls.iter().map(call_item).map(Some));
+    items.extend(message.tool_results.iter().map(result_item).map(Some));
+    let mut items: Vec<_> = items
+        .into_iter()
+        .zip(0..)
+        .filter_map(|(shown, place)| shown.map(|shown| shown.at(place)))
+        .collect();
+    if let (Some(last), Some(reason)) = (last_text(&mut items), stop_reason(message)) {
         last.metadata
             .extend(metadata([("stop_reason", reason.into())]));
         if let Some(details) = metadata_value(message, "stop_details") {
@@ -67,22 +73,73 @@ pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     items
 }
 
-fn text_item(kind: DisplayKind, text: &str) -> DisplayItem {
-    DisplayItem {
-        kind,
-        content: text.to_owned(),
-        metadata: Map::new(),
+/// A display item without its place.
+struct Shown {
+    kind: DisplayKind,
+    content: String,
+    metadata: Map<String, Value>,
+}
+
+impl Shown {
+    fn at(self, place: i32) -> DisplayItem {
+        DisplayItem {
+            place,
+            kind: self.kind,
+            content: self.content,
+            metadata: self.metadata,
+        }
     }
 }
 
-fn call_item(call: &ToolCall) -> DisplayItem {
+/// The last item that is not a picture or a file, or else the last one.
+fn last_text(items: &mut [DisplayItem]) -> Option<&mut DisplayItem> {
+    let is_text = |item: &DisplayItem| !matches!(item.kind, DisplayKind::Image | DisplayKind::File);
+    let last = items.iter().rposition(is_text);
+    items.get_mut(last.or(items.len().checked_sub(1))?)
+}
+
+fn part_item(part: &ContentPart) -> Option<Shown> {
+    let content = part.content.as_deref()?;
+    let (kind, is_url) = match part.kind {
+        PartKind::Text => return text_item(DisplayKind::Text, content),
+        PartKind::Thinking => return text_item(DisplayKind::Thinking, content),
+        PartKind::Image => (DisplayKind::Image, false),
+        PartKind::ImageUrl => (DisplayKind::Image, true),
+        PartKind::File => (DisplayKind::File, false),
+        PartKind::FileUrl => (DisplayKind::File, true),
+        PartKind::Other(_) => return None,
+    };
+    let mut metadata = Map::new();
+    if let Some(media_type) = part.media_type() {
+        metadata.extend(self::metadata([("media_type", media_type.into())]));
+    }
+    if kind == DisplayKind::Image && !is_url {
+        metadata.extend(self::metadata([("data", content.into())]));
+    }
+    let name = part.file_name().unwrap_or_default();
+    Some(Shown {
+        kind,
+        content: if is_url { content } else { name }.to_owned(),
+        metadata,
+    })
+}
+
+fn text_item(kind: DisplayKind, text: &str) -> Option<Shown> {
+    (!text.trim().is_empty()).then(|| Shown {
+        kind,
+        content: text.to_owned(),
+        metadata: Map::new(),
+    })
+}
+
+fn call_item(call: &ToolCall) -> Shown {
     let metadata = metadata([
         ("call_id", call.call_id.clone().into()),
         ("name", call.name.clone().into()),
         ("arguments", call.arguments.clone().into()),
         ("display_text", call.display_text.clone().into()),
     ]);
-    DisplayItem {
+    Shown {
         kind: DisplayKind::ToolCall {
             call_id: call.call_id.clone(),
         },
@@ -91,7 +148,7 @@ fn call_item(call: &ToolCall) -> DisplayItem {
     }
 }
 
-fn result_item(result: &ToolResult) -> DisplayItem {
+fn result_item(result: &ToolResult) -> Shown {
     let metadata = metadata([
         ("tool_call_id", result.tool_call_id.clone().into()),
         ("name", result.name.clone().into()),
@@ -99,7 +156,7 @@ fn result_item(result: &ToolResult) -> DisplayItem {
         ("is_interrupt", result.is_interrupt.into()),
     ]);
     let content = result.content.as_ref().map(Content::text);
-    DisplayItem {
+    Shown {
         kind: DisplayKind::ToolResult {
             call_id: result.tool_call_id.clone(),
         },

@@ -32,6 +32,18 @@ pub fn to_text(time: Timestamp) -> String {
     }
 }
 
+/// The microseconds since 1970.
+#[must_use]
+pub fn to_micros(time: Timestamp) -> i64 {
+    time.timestamp_micros()
+}
+
+/// The opposite of [`to_micros`]; `None` if there is no such time.
+#[must_use]
+pub fn from_micros(micros: i64) -> Option<Timestamp> {
+    Timestamp::from_timestamp_micros(micros)
+}
+
 /// For `#[serde(with = "timestamp")]`.
 ///
 /// # Errors

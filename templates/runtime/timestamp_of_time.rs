@@ -41,6 +41,19 @@ pub fn to_text(time: Timestamp) -> String {
     }
 }
 
+/// The microseconds since 1970.
+#[must_use]
+pub fn to_micros(time: Timestamp) -> i64 {
+    let micros = time.unix_timestamp_nanos().div_euclid(1000);
+    i64::try_from(micros).unwrap_or(i64::MAX)
+}
+
+/// The opposite of [`to_micros`]; `None` if there is no such time.
+#[must_use]
+pub fn from_micros(micros: i64) -> Option<Timestamp> {
+    Timestamp::from_unix_timestamp_nanos(i128::from(micros) * 1000).ok()
+}
+
 /// For `#[serde(with = "timestamp")]`.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ use sqlx::{FromRow, Row as _};
 use uuid::Uuid;
 {%- endif %}
 
+use super::super::display_message::is_error;
 use super::super::{Conversation, DisplayMessage};
 
 /// The columns of a [`Conversation`], for a statement that calls the row `c`.
@@ -57,6 +58,7 @@ pub(super) use display_message_columns;
 
 impl FromRow<'_, PgRow> for DisplayMessage {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let metadata = json(row, "metadata")?;
         Ok(Self {
 {%- if let Some(field) = owner_field %}
             {{ field }}: {% if owner_is_uuid_text %}uuid(row, "{{ field }}")?{% else %}row.try_get("{{ field }}")?{% endif %},
@@ -68,7 +70,8 @@ impl FromRow<'_, PgRow> for DisplayMessage {
             role: named("role", row.try_get("role")?)?,
             content_type: named("content_type", row.try_get("content_type")?)?,
             content: row.try_get("content")?,
-            metadata: json(row, "metadata")?,
+            is_error: is_error(&metadata),
+            metadata,
             tool_call_id: row.try_get("tool_call_id")?,
             status: row
                 .try_get::<Option<&str>, _>("status")?

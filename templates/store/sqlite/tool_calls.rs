@@ -5,6 +5,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::super::display_message::{IS_ERROR, is_error};
 use super::super::{ContentType, DisplayMessage, Error, HitlDecision, Owner, Result, ToolStatus};
 use super::conversations::touch;
 use super::rows::display_message_columns;
@@ -34,7 +35,7 @@ impl Store {
             }
             call.status = Some(status);
             call.metadata.extend(metadata.clone());
-            update(&mut tx, owner, &call).await?;
+            update(&mut tx, owner, &mut call).await?;
             tx.commit().await?;
             Ok(call)
         })
@@ -55,11 +56,11 @@ impl Store {
             let call = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolCall);
             let mut call = call.await?.ok_or(Error::NotFound)?;
             call.metadata.extend(decision());
-            update(&mut tx, owner, &call).await?;
+            update(&mut tx, owner, &mut call).await?;
             let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
             if let Some(mut result) = result.await? {
                 result.metadata.extend(decision());
-                update(&mut tx, owner, &result).await?;
+                update(&mut tx, owner, &mut result).await?;
             }
             tx.commit().await?;
             Ok(call)
@@ -73,6 +74,7 @@ impl Store {
         conversation_id: Uuid,
         call_id: &str,
         content: &str,
+        failed: bool,
     ) -> Result<DisplayMessage> {
         retry(|| async {
             let mut tx = self.begin().await?;
@@ -82,9 +84,10 @@ impl Store {
             if result.metadata.get("is_interrupt") != Some(&Value::Bool(true)) {
                 return Err(Error::Invalid("the tool result does not mark an interrupt".into()));
             }
-            result.metadata.extend([("is_interrupt".to_owned(), Value::Bool(false))]);
+            let flags = [("is_interrupt", false), (IS_ERROR, failed)];
+            result.metadata.extend(flags.map(|(key, flag)| (key.to_owned(), Value::Bool(flag))));
             content.clone_into(&mut result.content);
-            update(&mut tx, owner, &result).await?;
+            update(&mut tx, owner, &mut result).await?;
             tx.commit().await?;
             Ok(result)
         })
@@ -120,11 +123,12 @@ async fn newest(
     Ok(message)
 }
 
-/// Stores the status, content and metadata of an item.
+/// Stores the status, content and metadata of an item, and reads from the metadata whether it is an
+/// error.
 async fn update(
     connection: &mut SqliteConnection,
     owner: &Owner,
-    message: &DisplayMessage,
+    message: &mut DisplayMessage,
 ) -> Result<()> {
     const UPDATE: &str = r#"
         UPDATE {{ display_messages }} AS m SET status = $3, content = $4, metadata = $5
@@ -142,5 +146,6 @@ async fn update(
         .execute(connection)
         .await?;
     debug_assert_eq!(updated.rows_affected(), 1);
+    message.is_error = is_error(&message.metadata);
     Ok(())
 }
