@@ -221,7 +221,7 @@ impl ListConversations {
         match self.after {
             Some(Cursor(Position::Updated(time, id))) if self.order_by.is_by_update() => Ok((time, id)),
             Some(Cursor(Position::Created(id))) if !self.order_by.is_by_update() => {
-                Ok((DateTime::UNIX_EPOCH, id))
+                Ok((timestamp::MIN, id))
             }
             Some(_) => Err(Cursor::of_another_list()),
             None => Ok(match self.order_by {
