@@ -162,8 +162,17 @@ fn no_formatter() -> OsString {
 pub fn cargo(host: &Host) -> Command {
     // Crates of two workspaces may be the same file to cargo. A setting that is not one of their dependencies keeps them
     // apart.
-    const HOSTS: [&str; 8] =
-        ["edited", "init", "init on postgres", "new", "older hosts", "postgres", "runner 0.8", "runner 0.9"];
+    const HOSTS: [&str; 9] = [
+        "edited",
+        "init",
+        "init on postgres",
+        "new",
+        "older hosts",
+        "on sea-orm",
+        "postgres",
+        "runner 0.8",
+        "runner 0.9",
+    ];
     let name = host.root().file_name().unwrap();
     let number = HOSTS.iter().position(|host| *host == name).expect("every compiled host is in HOSTS");
     let mut command = Command::new("cargo");
