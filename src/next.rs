@@ -87,9 +87,14 @@ pub fn steps(host: &Host, path: &Utf8Path, options: &Options, plan: &Plan, last:
 fn embedded(host: &Host, path: &Utf8Path, options: &Options) -> Result<Option<Step>> {
     let tool = &options.found.tool;
     let manifest = (path != ".").then(|| path.join("Cargo.toml"));
-    if let Tool::SeaOrm { .. } = tool {
-        let file = if host.runs && !is_loco(host) { host.mentions("Migrator::up(")? } else { None };
-        return Ok(file.map(|file| Step::Embedded { runs: true, manifest, call: "Migrator::up", file }));
+    if let Tool::SeaOrm { migrator } = tool {
+        let running = if host.runs && !is_loco(host) { host.mentions("Migrator::up(")? } else { None };
+        let is_own = package_of(host, migrator).as_str().is_empty();
+        return Ok(match running {
+            Some(file) => Some(Step::Embedded { runs: true, manifest, call: "Migrator::up", file }),
+            None if is_own => Some(Step::Embedded { runs: false, manifest, call: "Migrator", file: migrator.clone() }),
+            None => None,
+        });
     }
     let mut mentions = host.migration_mentions()?.into_iter().filter(|mention| {
         !mention.is_test && is_of(mention.call, tool) && resolved(host, mention) == options.migrations
@@ -118,13 +123,17 @@ fn command(host: &Host, path: &Utf8Path, options: &Options) -> Result<(Command, 
             (if settings.contains("loco =") { Command::Loco } else { Command::LocoBinary }, source)
         }
         Tool::SeaOrm { migrator } => {
-            let mut above = migrator.ancestors().skip(1);
-            let package = above.find(|directory| host.tree.is_file(&directory.join("Cargo.toml")));
-            let package = package.unwrap_or(Utf8Path::new(""));
-            let is_binary = !package.as_str().is_empty() && host.tree.is_file(&package.join("src/main.rs"));
+            let package = package_of(host, migrator);
+            let is_binary = host.tree.is_file(&package.join("src/main.rs"));
             (if is_binary { Command::SeaOrmBinary } else { Command::SeaOrm }, from_here(package))
         }
     })
+}
+
+/// The directory of the package that a file is in.
+fn package_of<'a>(host: &Host, file: &'a Utf8Path) -> &'a Utf8Path {
+    let mut above = file.ancestors().skip(1);
+    above.find(|directory| host.tree.is_file(&directory.join("Cargo.toml"))).unwrap_or(Utf8Path::new(""))
 }
 
 fn is_loco(host: &Host) -> bool {

@@ -423,6 +423,11 @@ fn migrations_of_sea_orm_may_be_in_the_package_itself() {
       cargo run  # runs the new migration, by `Migrator::up` in src/main.rs
     ");
     assert_eq!(names, "src/migrator/m00000000_000000_create_sagents_persistence.rs");
+    host.write("src/main.rs", "mod auth;\nmod conversations;\nmod migrator;\nmod sagents;\n\nfn main() {}\n");
+    assert_snapshot!(next(&host.generate(&format!("{PLAIN} --table-prefix chat_"))), @"
+    Next:
+      cargo build  # embeds the new migration, by `Migrator` in src/migrator/mod.rs
+    ");
     assert!(host.read("src/migrator/mod.rs").contains("_create_sagents_persistence::Migration)"));
     assert!(host.read("Cargo.toml").contains("sqlx = { version = \"0.9\""));
     assert_eq!(host.sagents("check").code, 0, "{}", host.sagents("check").stdout);

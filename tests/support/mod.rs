@@ -169,10 +169,10 @@ pub fn cargo(host: &Host) -> Command {
         "new",
         "older hosts",
         "oldest",
+        "on sea-orm",
         "postgres",
         "runner 0.8",
         "runner 0.9",
-        "stacks",
     ];
     let name = host.root().file_name().unwrap();
     let number = HOSTS.iter().position(|host| *host == name).expect("every compiled host is in HOSTS");

@@ -1,17 +1,13 @@
 //! Diesel runs the migrations; the conversations have a pool of their own beside its connections.
 
-#![allow(clippy::unwrap_used, unused_results)]
-
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
-use diesel_migrations::{embed_migrations, EmbeddedMigrations, MigrationHarness as _};
+use diesel_migrations::MigrationHarness as _;
+use on_diesel::accounts::Scope;
+use on_diesel::conversations::{connect, Conversations, NewConversation};
+use on_diesel::MIGRATIONS;
 use uuid::Uuid;
-
-use crate::accounts::scope::Scope;
-use crate::conversations::{connect, Conversations, NewConversation};
-
-const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
 
 #[derive(QueryableByName)]
 struct Count {
@@ -19,11 +15,17 @@ struct Count {
     n: i64,
 }
 
+fn count(connection: &mut PgConnection, from: &str) -> i64 {
+    let select = diesel::sql_query(format!("SELECT count(*) AS n FROM {from}"));
+    select.get_result::<Count>(connection).unwrap().n
+}
+
 /// How many tables have a name that starts so.
 fn tables(connection: &mut PgConnection, prefix: &str) -> i64 {
-    let select = format!("SELECT count(*) AS n FROM pg_tables WHERE tablename LIKE '{prefix}%'");
-    let count: Count = diesel::sql_query(select).get_result(connection).unwrap();
-    count.n
+    count(
+        connection,
+        &format!("pg_tables WHERE tablename LIKE '{prefix}%'"),
+    )
 }
 
 #[tokio::test]
@@ -34,31 +36,23 @@ async fn diesel_migrates_and_both_use_the_tables() {
     let (server, _) = url.rsplit_once('/').unwrap();
     let url = format!("{server}/on_diesel");
     let mut connection = PgConnection::establish(&url).unwrap();
-    let before = "CREATE SCHEMA auth; CREATE TABLE auth.users (id UUID PRIMARY KEY);";
-    connection.batch_execute(before).unwrap();
     connection.run_pending_migrations(MIGRATIONS).unwrap();
 
-    let user = Uuid::now_v7();
-    let insert = format!("INSERT INTO \"user\" (user_id) VALUES ('{user}')");
+    let user_id = Uuid::now_v7();
+    let insert = format!("INSERT INTO users (id) VALUES ('{user_id}')");
     connection.batch_execute(&insert).unwrap();
     let conversations = Conversations::new(connect(&url).await.unwrap());
-    let scope = Scope {
-        user_id: Some(user),
-    };
+    let scope = Scope { user_id };
     let new = conversations.create_conversation(&scope, NewConversation::new());
     new.await.unwrap();
-    let select = "SELECT count(*) AS n FROM chat_conversations";
-    let count: Count = diesel::sql_query(select)
-        .get_result(&mut connection)
-        .unwrap();
-    assert_eq!(count.n, 1);
+    assert_eq!(count(&mut connection, "chat_conversations"), 1);
 
     // The newest migration renamed the tables.
     connection.revert_last_migration(MIGRATIONS).unwrap();
     assert_eq!(tables(&mut connection, "chat"), 0);
+    assert_eq!(count(&mut connection, "sagents_conversations"), 1);
     connection.revert_all_migrations(MIGRATIONS).unwrap();
-    let left = tables(&mut connection, "sagents") + tables(&mut connection, "archive");
-    assert_eq!(left, 0);
+    assert_eq!(tables(&mut connection, "sagents"), 0);
     let drop = "DROP DATABASE on_diesel WITH (FORCE)";
     admin.batch_execute(drop).unwrap();
 }
