@@ -728,6 +728,7 @@ pub fn runtime() -> Files {
         "message",
         "messages",
         "persistence",
+        "run",
         "serializer",
         "session",
         "session/coordinator",
@@ -739,7 +740,8 @@ pub fn runtime() -> Files {
         "session/task",
         "state",
         "stored",
-        "todo"
+        "todo",
+        "turn"
     )
 }
 

@@ -215,11 +215,13 @@ mod json;
 mod message;
 pub mod messages;
 mod persistence;
+mod run;
 pub mod serializer;
 pub mod session;
 mod state;
 pub mod stored;
 mod todo;
+mod turn;
 
 pub use self::display::display_items;
 pub use self::display::{DisplayItem, DisplayKind};
@@ -233,6 +235,8 @@ pub use self::persistence::{
     AgentPersistence, Expect, Failure, Lifecycle, LoadContext, Loaded, PersistContext, Revision,
     SessionPersistence,
 };
+pub use self::run::{BeginRun, Run, RunSignal, RunStatus};
 pub use self::serializer::{ReadError, TooDeep};
 pub use self::state::State;
 pub use self::todo::{Todo, TodoId, TodoStatus};
+pub use self::turn::{Claim, Decided, Decision, Delivery, ToolStatus};

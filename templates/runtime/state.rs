@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::extensions::Extensions;
 use super::message::{Message, ToolResult};
@@ -36,6 +37,9 @@ pub struct State {
     pub extra: Map<String, Value>,
     /// Keys of the envelope that this version does not know.
     pub envelope: Map<String, Value>,
+    /// The ids of messages whose display messages were not stored when the state was saved. Sessions
+    /// set it; it is not part of an envelope.
+    pub undisplayed: Vec<Uuid>,
     /// The messages as they are stored, as far as this process knows.
     pub stored_messages: StoredMessages,
 }

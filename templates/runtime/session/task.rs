@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::super::persistence::{Expect, Failure, LoadContext, PersistContext, SessionPersistence};
 use super::super::state::State;
+use super::super::turn::Delivery;
 use super::registry::{Registry, Turn};
 use super::state::{PendingWrite, Save, SessionState, Step};
 use super::{AgentPersistence, SessionError, SessionEvent};
@@ -136,7 +137,7 @@ impl<P: SessionPersistence> Session<P> {
         let (storage, scope, context) = (&self.registry.persistence, &self.scope, &self.context);
         let result = match write {
             PendingWrite::Message { id, message } => {
-                let call = storage.save_message(scope, context, *id, message);
+                let call = storage.save_message(scope, context, *id, message, Delivery::Stored);
                 let items = self.in_time(call).await;
                 items.map(|items| Some((*id, items)))
             }
