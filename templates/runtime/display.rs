@@ -1,13 +1,15 @@
 //! Display items: the parts of a message that a page shows.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::message::{Content, Message, MessageStatus, PartKind, ToolCall, ToolResult};
 
 /// One part of a message as a page shows it. A context stores it as a display message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DisplayItem {
     /// How the item is shown.
+    #[serde(flatten)]
     pub kind: DisplayKind,
     /// The text to show: of a tool call its display text or else its name.
     pub content: String,
@@ -16,7 +18,8 @@ pub struct DisplayItem {
 }
 
 /// How an item is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "content_type", rename_all = "snake_case")]
 pub enum DisplayKind {
     /// Plain text.
     Text,

@@ -52,7 +52,7 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
     /// Identifies the owner of a conversation. A session is found only by its owner.
     type Owner: Clone + Eq + Hash + Send + Sync;
     /// A stored display message.
-    type DisplayMessage: Send + Sync + 'static;
+    type DisplayMessage: Clone + Send + Sync + 'static;
 
     /// The owner that a scope acts for.
     ///
@@ -319,7 +319,8 @@ impl PersistContext {
 }
 
 /// Why a state is saved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Lifecycle {
     /// The agent finished its work.
     Completion,

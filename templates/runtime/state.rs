@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::extensions::Extensions;
-use super::message::{Message, ToolResult};
+use super::message::{Message, ToolCall, ToolResult};
 use super::messages::Messages;
 use super::persistence::{AgentPersistence, Expect, LoadContext, Loaded};
 use super::serializer::{self, ReadError};
@@ -185,6 +185,54 @@ impl State {
         self.replace_results(|existing| {
             (existing.tool_call_id == tool_call_id).then(|| result.clone())
         })
+    }
+
+    /// The result of the newest call with this id, or an interrupt in its place.
+    #[must_use]
+    pub fn result_of(&self, tool_call_id: &str) -> Option<&ToolResult> {
+        let since = self.messages_since_call(tool_call_id);
+        since
+            .flat_map(|message| message.tool_results.iter().rev())
+            .find(|result| result.tool_call_id == tool_call_id)
+    }
+
+    /// The newest call with this id.
+    #[must_use]
+    pub fn find_tool_call(&self, tool_call_id: &str) -> Option<&ToolCall> {
+        let calls = self.messages.iter().rev();
+        let mut calls = calls.flat_map(|message| message.tool_calls.iter().rev());
+        calls.find(|call| call.call_id == tool_call_id)
+    }
+
+    /// Replaces the interrupt of the newest call with the id of `result`. Returns whether there was
+    /// one.
+    pub fn resolve_interrupt(&mut self, result: &ToolResult) -> bool {
+        let call_id = &result.tool_call_id;
+        let since = self.messages_since_call(call_id).count();
+        let first = self.messages.len() - since;
+        let is_it = |other: &ToolResult| other.is_interrupt && other.tool_call_id == *call_id;
+        for index in (first..self.messages.len()).rev() {
+            let position = self.messages[index].tool_results.iter().rposition(is_it);
+            if let Some(position) = position {
+                self.messages[index].tool_results[position] = result.clone();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The messages from the newest back to the one with the newest call with this id, which is the
+    /// last of them.
+    fn messages_since_call(&self, tool_call_id: &str) -> impl Iterator<Item = &Message> {
+        let is_call = move |message: &Message| {
+            let mut calls = message.tool_calls.iter();
+            calls.any(|call| call.call_id == tool_call_id)
+        };
+        let mut is_found = false;
+        self.messages
+            .iter()
+            .rev()
+            .take_while(move |message| !std::mem::replace(&mut is_found, is_call(message)))
     }
 
     /// Turns every interrupt into an error that the model can read. Call it when the user sends a
