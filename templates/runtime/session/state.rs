@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::super::extensions::Extensions;
 use super::super::message::Message;
 use super::super::persistence::{Expect, Failure, Lifecycle, Loaded, Revision};
 use super::super::state::State;
@@ -234,6 +235,11 @@ impl<E> SessionState<E> {
         let _ = self.changed_at.get_or_insert(self.used_at);
         self.unblock();
         change(Arc::make_mut(&mut self.agent_state))
+    }
+
+    /// Changes the extensions, which are not stored and so do not count as a change.
+    pub fn change_extensions<R>(&mut self, change: impl FnOnce(&mut Extensions) -> R) -> R {
+        change(&mut Arc::make_mut(&mut self.agent_state).extensions)
     }
 
     /// Queues a write.
