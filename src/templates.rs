@@ -138,6 +138,7 @@ impl Context {
             (Some("conversation"), models.conversation()),
             (Some("display_message"), models.display_message()),
             (Some("messages"), api.messages()),
+            (Some("page"), include_str!("../templates/context/page.rs").to_owned()),
             (Some("scope"), scope.text()),
             (Some("sessions"), api.sessions()),
             (Some("states"), api.states()),

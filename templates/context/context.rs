@@ -17,6 +17,7 @@
 mod conversation;
 mod display_message;
 mod messages;
+mod page;
 mod scope;
 mod sessions;
 mod states;
@@ -32,17 +33,18 @@ use chrono::{DateTime, Utc};
 use tracing::instrument;
 use uuid::Uuid;
 
+use self::page::rows_to_read;
 use self::store::Store;
 use crate::sagents::{ReadError, Revision};
 
 pub use self::conversation::{
-    Change, Conversation, ConversationChanges, ConversationCursor, ConversationOrder,
-    ListConversations, NewConversation,
+    Change, Conversation, ConversationChanges, ConversationOrder, ListConversations, NewConversation,
 };
 pub use self::display_message::{
     ContentType, DisplayMessage, HitlDecision, MessagePage, MessagePosition, NewDisplayMessage,
-    SearchCursor, SearchPage, ToolStatus,
+    SearchPage, ToolStatus,
 };
+pub use self::page::{Cursor, Page};
 pub use self::scope::*;
 pub use self::states::{Saved, UnreadableData, UnreadableMessage, UnreadableState};
 pub use self::store::{Pool, connect};
@@ -87,6 +89,28 @@ impl Error {
             _ => None,
         }
     }
+
+    /// The HTTP status for a web layer.
+    ///
+    /// | error | status |
+    /// | --- | --- |
+    /// | [`NotFound`](Self::NotFound) | 404 |
+    /// | [`NoOwner`](Self::NoOwner) | 403: who is asking is known, and may not do this |
+    /// | [`Conflict`](Self::Conflict) | 409 |
+    /// | [`Invalid`](Self::Invalid) | 422 |
+    /// | [`Database`](Self::Database), if the same call may succeed later | 503 |
+    /// | everything else | 500 |
+    #[must_use]
+    pub fn status_code(&self) -> u16 {
+        match self {
+            Self::NotFound => 404,
+            Self::NoOwner => 403,
+            Self::Conflict { .. } => 409,
+            Self::Invalid(_) => 422,
+            Self::Database(error) if store::is_transient(error) => 503,
+            Self::Database(_) | Self::DeserializationFailed(_) => 500,
+        }
+    }
 }
 
 /// The result of the calls of this module.
@@ -107,6 +131,12 @@ impl {{ context }} {
         }
     }
 
+    /// The pool, for statements of the application's own.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.store.pool
+    }
+
     /// Creates a conversation. Repeating the call with the same id stores nothing and returns the
     /// existing conversation.
     ///
@@ -116,7 +146,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(id = %new.id))]
     pub async fn create_conversation(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         new: NewConversation,
     ) -> Result<Conversation> {
         let owner = scope.owner()?;
@@ -131,7 +161,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%id))]
     pub async fn get_conversation(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         id: Uuid,
     ) -> Result<Conversation> {
         let reach = scope.reach()?;
@@ -147,7 +177,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%id))]
     pub async fn update_conversation(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         id: Uuid,
         changes: ConversationChanges,
     ) -> Result<Conversation> {
@@ -161,7 +191,7 @@ impl {{ context }} {
     ///
     /// [`Error::NotFound`] if the owner has no such conversation.
     #[instrument(level = "debug", skip_all, fields(%id))]
-    pub async fn delete_conversation(&self, scope: &impl OwnerScope, id: Uuid) -> Result<()> {
+    pub async fn delete_conversation(&self, scope: &(impl OwnerScope + ?Sized), id: Uuid) -> Result<()> {
         let owner = scope.owner()?;
         self.store.delete_conversation(&owner, id).await
     }
@@ -171,15 +201,18 @@ impl {{ context }} {
     ///
     /// # Errors
     ///
-    /// [`Error::Database`] if the database fails.
+    /// [`Error::Invalid`] if the limit is 0 or above [`ListConversations::MAX_LIMIT`], or the cursor is
+    /// one of another list.
     #[instrument(level = "debug", skip_all)]
     pub async fn list_conversations(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         list: ListConversations,
-    ) -> Result<Vec<Conversation>> {
+    ) -> Result<Page<Conversation>> {
         let reach = scope.reach()?;
-        self.store.list_conversations(&reach, &list).await
+        let (after, rows) = (list.start()?, rows_to_read(list.limit, ListConversations::MAX_LIMIT)?);
+        let rows = self.store.list_conversations(&reach, list.order_by, after, rows).await?;
+        Ok(Page::new(rows, list.limit, |row| row.cursor(list.order_by)))
     }
 
     /// Deletes the conversations of all owners that were last written to before `cutoff`, and

@@ -5,14 +5,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::page::{Cursor, Position};
 use super::values::{clean_json, clean_text};
 use super::{Error, Result};
 
 /// A row of `{{ prefix }}conversations`.
+///
+{%- if owner.is_some() %}
+/// As JSON it has neither its owner nor its scope, so it can be sent to a browser.
+{%- else %}
+/// As JSON it does not have its scope, so it can be sent to a browser.
+{%- endif %}
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Conversation {
 {%- if let Some(owner) = owner %}
     /// The {{ owner.noun }} that owns it.
+    #[serde(skip)]
     pub {{ owner.field }}: {{ owner.rust_type }},
 {%- endif %}
     /// A `UUIDv7`, made by the caller.
@@ -20,6 +28,7 @@ pub struct Conversation {
     /// The title that a person sees.
     pub title: Option<String>,
     /// The owner that created it, as JSON: `{{ scope_example }}`.
+    #[serde(skip)]
     pub scope: Value,
     /// Data of the application's.
     pub metadata: Map<String, Value>,
@@ -32,13 +41,14 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// For [`ListConversations::after`], if this is the last conversation of a page.
+    /// For [`ListConversations::after`]: continues a list in this order behind this conversation.
     #[must_use]
-    pub fn cursor(&self) -> ConversationCursor {
-        ConversationCursor {
-            updated_at: self.updated_at,
-            id: self.id,
-        }
+    pub fn cursor(&self, order_by: ConversationOrder) -> Cursor {
+        Cursor(if order_by.is_by_update() {
+            Position::Updated(self.updated_at, self.id)
+        } else {
+            Position::Created(self.id)
+        })
     }
 }
 
@@ -153,22 +163,24 @@ pub enum Change<T> {
     To(T),
 }
 
-/// A page of conversations.
+/// Which page of conversations to read. It deserializes from a query string, for example
+/// `order_by=created_asc&limit=20&after=…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListConversations {
     /// [`ConversationOrder::UpdatedDesc`] by default.
     pub order_by: ConversationOrder,
-    /// At most [`ListConversations::MAX_LIMIT`].
+    /// From 1 to [`ListConversations::MAX_LIMIT`].
     pub limit: u32,
-    /// The [cursor](Conversation::cursor) of the last conversation of the previous page.
-    pub after: Option<ConversationCursor>,
+    /// [`Page::next`](super::Page::next) of the page before, which was in the same order or its
+    /// reverse.
+    pub after: Option<Cursor>,
 }
 
 impl ListConversations {
     /// The default limit.
     pub const DEFAULT_LIMIT: u32 = 50;
-    /// The largest page; a larger limit is reduced to it.
+    /// The largest limit.
     pub const MAX_LIMIT: u32 = 200;
 
     /// The first page in the default order.
@@ -195,11 +207,30 @@ impl ListConversations {
         self
     }
 
-    /// Continues behind the conversation with this [cursor](Conversation::cursor).
+    /// Continues with the page that this cursor is the [`next`](super::Page::next) of.
     #[must_use]
-    pub fn after(mut self, cursor: ConversationCursor) -> Self {
+    pub fn after(mut self, cursor: Cursor) -> Self {
         self.after = Some(cursor);
         self
+    }
+
+    /// The key that the page starts behind. Where the order is by id, the time has no meaning.
+    pub(super) fn start(&self) -> Result<(DateTime<Utc>, Uuid)> {
+        match self.after {
+            Some(Cursor(Position::Updated(time, id))) if self.order_by.is_by_update() => Ok((time, id)),
+            Some(Cursor(Position::Created(id))) if !self.order_by.is_by_update() => {
+                Ok((DateTime::UNIX_EPOCH, id))
+            }
+            Some(_) => Err(Cursor::of_another_list()),
+            None => Ok(match self.order_by {
+                ConversationOrder::UpdatedDesc | ConversationOrder::CreatedDesc => {
+                    (DateTime::<Utc>::MAX_UTC, Uuid::max())
+                }
+                ConversationOrder::UpdatedAsc | ConversationOrder::CreatedAsc => {
+                    (DateTime::<Utc>::MIN_UTC, Uuid::nil())
+                }
+            }),
+        }
     }
 }
 
@@ -224,24 +255,8 @@ pub enum ConversationOrder {
     CreatedAsc,
 }
 
-/// A position in a list of conversations. It serializes, so that a web page can send it back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConversationCursor {
-    /// [`Conversation::updated_at`].
-    pub updated_at: DateTime<Utc>,
-    /// [`Conversation::id`].
-    pub id: Uuid,
-}
-
-impl ConversationCursor {
-    /// Before every conversation.
-    pub(super) const FIRST: Self = Self {
-        updated_at: DateTime::<Utc>::MIN_UTC,
-        id: Uuid::nil(),
-    };
-    /// After every conversation.
-    pub(super) const LAST: Self = Self {
-        updated_at: DateTime::<Utc>::MAX_UTC,
-        id: Uuid::max(),
-    };
+impl ConversationOrder {
+    pub(super) fn is_by_update(self) -> bool {
+        matches!(self, Self::UpdatedDesc | Self::UpdatedAsc)
+    }
 }

@@ -1,19 +1,27 @@
 //! The model of a display message, and what its calls take.
 
+use std::fmt;
+use std::str::FromStr;
+
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::page::{Bound, Cursor, Position, deserialize_text};
 use super::values::{clean_call_id, clean_json, clean_text};
 use super::{Error, Result, Role};
 use crate::sagents::{DisplayItem, DisplayKind};
 
 /// A row of `{{ prefix }}display_messages`: one item that a person sees of a conversation.
+{%- if owner.is_some() %}
+/// As JSON it does not have its owner, so it can be sent to a browser.
+{%- endif %}
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DisplayMessage {
 {%- if let Some(owner) = owner %}
     /// The {{ owner.noun }} that owns it.
+    #[serde(skip)]
     pub {{ owner.field }}: {{ owner.rust_type }},
 {%- endif %}
     /// The conversation that it belongs to.
@@ -28,10 +36,12 @@ pub struct DisplayMessage {
     pub role: Role,
     /// What `content` is.
     pub content_type: ContentType,
-    /// The text that a person sees.
+    /// The text that a person sees, or as the [type](ContentType) says.
     pub content: String,
     /// Further data: the arguments of a tool call, token usage.
     pub metadata: Map<String, Value>,
+    /// Whether this is the result of a tool that failed. It is stored as `is_error` in the metadata.
+    pub is_error: bool,
     /// The id of the tool call, for tool calls and tool results. An id of more than 1000 bytes is
     /// stored as its beginning and a hash; calls accept both.
     pub tool_call_id: Option<String>,
@@ -42,14 +52,9 @@ pub struct DisplayMessage {
 }
 
 impl DisplayMessage {
-    /// For [`SearchPage::after`], if this is the last message of a page.
-    #[must_use]
-    pub fn cursor(&self) -> SearchCursor {
-        SearchCursor {
-            inserted_at: self.inserted_at,
-            conversation_id: self.conversation_id,
-            sequence: self.sequence,
-        }
+    /// The position in the results of a search.
+    pub(super) fn found(&self) -> Cursor {
+        Cursor(Position::Found(self.inserted_at, self.conversation_id, self.sequence))
     }
 }
 
@@ -115,6 +120,13 @@ impl NewDisplayMessage {
         }
     }
 
+    /// Marks the result of a tool that failed, in the metadata.
+    #[must_use]
+    pub fn error(mut self) -> Self {
+        drop(self.metadata.insert(IS_ERROR.into(), true.into()));
+        self
+    }
+
     /// Sets the message id, so that the append can be repeated.
     #[must_use]
     pub fn message_id(mut self, message_id: Uuid) -> Self {
@@ -122,7 +134,7 @@ impl NewDisplayMessage {
         self
     }
 
-    /// Sets the metadata.
+    /// Sets the metadata, all of it.
     #[must_use]
     pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.metadata = metadata;
@@ -134,6 +146,8 @@ impl NewDisplayMessage {
         let (content_type, tool_call_id, status) = match item.kind {
             DisplayKind::Text => (ContentType::Text, None, None),
             DisplayKind::Thinking => (ContentType::Thinking, None, None),
+            DisplayKind::Image => (ContentType::Image, None, None),
+            DisplayKind::File => (ContentType::FileReference, None, None),
             DisplayKind::ToolCall { call_id } => {
                 (ContentType::ToolCall, Some(call_id), Some(ToolStatus::Pending))
             }
@@ -169,6 +183,9 @@ impl NewDisplayMessage {
     }
 }
 
+/// The key of [`DisplayMessage::is_error`] in the metadata.
+pub(super) const IS_ERROR: &str = "is_error";
+
 /// What the content of a display message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -177,9 +194,12 @@ pub enum ContentType {
     Text,
     /// Reasoning of the model.
     Thinking,
-    /// A picture.
+    /// A picture. The content is its URL; or the content is the name of the picture, which may be
+    /// empty, and the metadata has its `data` in base64. The metadata may have its `media_type`, for
+    /// example `image/png`.
     Image,
-    /// A file that is stored elsewhere.
+    /// A file that is stored elsewhere. The content is its URL or its name, which may be empty. The
+    /// metadata may have its `media_type`.
     FileReference,
     /// Data for a table or a chart.
     StructuredData,
@@ -293,44 +313,51 @@ impl HitlDecision {
     }
 }
 
-/// A page of the display messages of a conversation, in its order.
+/// Which page of the display messages of a conversation to read. It deserializes from a query string,
+/// for example `from=last&limit=20`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MessagePage {
     /// Where the page starts or ends.
     pub from: MessagePosition,
-    /// At most [`MessagePage::MAX_LIMIT`].
+    /// From 1 to [`MessagePage::MAX_LIMIT`].
     pub limit: u32,
 }
 
 impl MessagePage {
     /// The default limit.
     pub const DEFAULT_LIMIT: u32 = 100;
-    /// The largest page; a larger limit is reduced to it.
+    /// The largest limit.
     pub const MAX_LIMIT: u32 = 1000;
 
-    /// The oldest messages.
+    /// The oldest messages; the next page has newer ones.
     #[must_use]
     pub fn first() -> Self {
         Self::at(MessagePosition::First)
     }
 
-    /// The newest messages.
+    /// The newest messages; the next page has older ones.
     #[must_use]
     pub fn last() -> Self {
         Self::at(MessagePosition::Last)
     }
 
-    /// The messages after the one with this sequence.
+    /// The messages after the one with this sequence; the next page has newer ones.
     #[must_use]
     pub fn after(sequence: i64) -> Self {
         Self::at(MessagePosition::After(sequence))
     }
 
-    /// The messages before the one with this sequence.
+    /// The messages before the one with this sequence; the next page has older ones.
     #[must_use]
     pub fn before(sequence: i64) -> Self {
         Self::at(MessagePosition::Before(sequence))
+    }
+
+    /// The page that this cursor is the [`next`](super::Page::next) of.
+    #[must_use]
+    pub fn next(cursor: Cursor) -> Self {
+        Self::at(MessagePosition::Next(cursor))
     }
 
     /// Sets the size of the page.
@@ -346,6 +373,17 @@ impl MessagePage {
             limit: Self::DEFAULT_LIMIT,
         }
     }
+
+    pub(super) fn bound(&self) -> Result<Bound> {
+        match self.from {
+            MessagePosition::First => Ok(Bound::After(-1)),
+            MessagePosition::Last => Ok(Bound::Before(i64::MAX)),
+            MessagePosition::After(sequence) => Ok(Bound::After(sequence)),
+            MessagePosition::Before(sequence) => Ok(Bound::Before(sequence)),
+            MessagePosition::Next(Cursor(Position::Message(bound))) => Ok(bound),
+            MessagePosition::Next(_) => Err(Cursor::of_another_list()),
+        }
+    }
 }
 
 impl Default for MessagePage {
@@ -354,9 +392,9 @@ impl Default for MessagePage {
     }
 }
 
-/// The position of a [`MessagePage`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// The position of a [`MessagePage`]. It serializes as its text: `first`, `last`, `after:17`,
+/// `before:17`, or a cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MessagePosition {
     /// The oldest messages.
     First,
@@ -366,22 +404,68 @@ pub enum MessagePosition {
     After(i64),
     /// Before the message with this sequence.
     Before(i64),
+    /// Where the page before ended.
+    Next(Cursor),
 }
 
-/// A page of messages that a search found, newest first.
+impl fmt::Display for MessagePosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::First => f.write_str("first"),
+            Self::Last => f.write_str("last"),
+            Self::After(sequence) => write!(f, "after:{sequence}"),
+            Self::Before(sequence) => write!(f, "before:{sequence}"),
+            Self::Next(cursor) => cursor.fmt(f),
+        }
+    }
+}
+
+impl FromStr for MessagePosition {
+    type Err = Error;
+
+    /// [`Error::Invalid`] if it is not the text of a position.
+    fn from_str(text: &str) -> Result<Self> {
+        let sequence = |digits: &str| {
+            let invalid = |_| Error::Invalid("not the sequence of a message".into());
+            digits.parse().map_err(invalid)
+        };
+        match text.split_once(':') {
+            Some(("after", digits)) => sequence(digits).map(Self::After),
+            Some(("before", digits)) => sequence(digits).map(Self::Before),
+            None if text == "first" => Ok(Self::First),
+            None if text == "last" => Ok(Self::Last),
+            _ => text.parse().map(Self::Next),
+        }
+    }
+}
+
+impl Serialize for MessagePosition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for MessagePosition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserialize_text(deserializer)
+    }
+}
+
+/// Which page of the messages that a search found to read, newest first. It deserializes from a
+/// query string, for example `limit=20&after=…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SearchPage {
-    /// At most [`SearchPage::MAX_LIMIT`].
+    /// From 1 to [`SearchPage::MAX_LIMIT`].
     pub limit: u32,
-    /// The [cursor](DisplayMessage::cursor) of the last message of the previous page.
-    pub after: Option<SearchCursor>,
+    /// [`Page::next`](super::Page::next) of the page before, of the same search.
+    pub after: Option<Cursor>,
 }
 
 impl SearchPage {
     /// The default limit.
     pub const DEFAULT_LIMIT: u32 = 50;
-    /// The largest page; a larger limit is reduced to it.
+    /// The largest limit.
     pub const MAX_LIMIT: u32 = 1000;
 
     /// The newest messages that match.
@@ -393,9 +477,9 @@ impl SearchPage {
         }
     }
 
-    /// Continues behind the message with this [cursor](DisplayMessage::cursor).
+    /// The page that this cursor is the [`next`](super::Page::next) of.
     #[must_use]
-    pub fn after(cursor: SearchCursor) -> Self {
+    pub fn after(cursor: Cursor) -> Self {
         Self {
             after: Some(cursor),
             ..Self::first()
@@ -408,30 +492,19 @@ impl SearchPage {
         self.limit = limit;
         self
     }
+
+    /// The key that the page starts behind: time, conversation and sequence.
+    pub(super) fn start(&self) -> Result<(DateTime<Utc>, Uuid, i64)> {
+        match self.after {
+            Some(Cursor(Position::Found(time, id, sequence))) => Ok((time, id, sequence)),
+            Some(_) => Err(Cursor::of_another_list()),
+            None => Ok((DateTime::<Utc>::MAX_UTC, Uuid::max(), i64::MAX)),
+        }
+    }
 }
 
 impl Default for SearchPage {
     fn default() -> Self {
         Self::first()
     }
-}
-
-/// A position in the results of a search. It serializes, so that a web page can send it back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SearchCursor {
-    /// [`DisplayMessage::inserted_at`].
-    pub inserted_at: DateTime<Utc>,
-    /// [`DisplayMessage::conversation_id`].
-    pub conversation_id: Uuid,
-    /// [`DisplayMessage::sequence`].
-    pub sequence: i64,
-}
-
-impl SearchCursor {
-    /// Behind which the newest message is.
-    pub(super) const START: Self = Self {
-        inserted_at: DateTime::<Utc>::MAX_UTC,
-        conversation_id: Uuid::max(),
-        sequence: i64::MAX,
-    };
 }

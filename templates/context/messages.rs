@@ -3,6 +3,7 @@
 use tracing::instrument;
 use uuid::Uuid;
 
+use super::page::{Bound, Cursor, Page, Position, rows_to_read};
 use super::values::clean_text;
 use super::{
     {{ context }}, DisplayMessage, Error, MessagePage, NewDisplayMessage, OwnerScope, Result, SearchPage,
@@ -20,7 +21,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn append_display_message(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         message: NewDisplayMessage,
     ) -> Result<DisplayMessage> {
@@ -29,9 +30,9 @@ impl {{ context }} {
         self.store.append_display_message(&owner, conversation_id, &message).await
     }
 
-    /// Stores what a message shows, as one display message for each text, thought, tool call
-    /// (pending) and tool result. Repeating the call with the same message id stores no item twice
-    /// and adds those that are new.
+    /// Stores what a message shows, as one display message for each text, thought, picture, file, tool
+    /// call (pending) and tool result. A message that shows nothing stores nothing. Repeating the call
+    /// with the same message id stores no item twice and adds those that are new.
     ///
     /// # Errors
     ///
@@ -40,7 +41,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn save_message(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         message_id: Uuid,
         message: &Message,
@@ -64,20 +65,30 @@ impl {{ context }} {
         }
     }
 
-    /// A page of the display messages, in the order of the conversation.
+    /// A page of the display messages, in the order of the conversation. The pages that follow
+    /// [`MessagePage::last`] have older messages.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if the scope reaches no such conversation.
+    /// [`Error::NotFound`] if the scope reaches no such conversation, [`Error::Invalid`] if the limit is
+    /// 0 or above [`MessagePage::MAX_LIMIT`], or the cursor is one of another list.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn load_display_messages(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         page: MessagePage,
-    ) -> Result<Vec<DisplayMessage>> {
+    ) -> Result<Page<DisplayMessage>> {
         let reach = scope.reach()?;
-        self.store.load_display_messages(&reach, conversation_id, page).await
+        let (bound, rows) = (page.bound()?, rows_to_read(page.limit, MessagePage::MAX_LIMIT)?);
+        let rows = self.store.load_display_messages(&reach, conversation_id, bound, rows).await?;
+        let cursor = |bound| Cursor(Position::Message(bound));
+        Ok(match bound {
+            Bound::After(_) => Page::new(rows, page.limit, |row| cursor(Bound::After(row.sequence))),
+            Bound::Before(_) => {
+                Page::backward(rows, page.limit, |row| cursor(Bound::Before(row.sequence)))
+            }
+        })
     }
 
     /// Deletes the display messages and keeps the conversation and its agent state. Sequences are
@@ -89,7 +100,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn clear_display_messages(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
     ) -> Result<u64> {
         let owner = scope.owner()?;
@@ -101,21 +112,24 @@ impl {{ context }} {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if the text has more than 200 characters, [`Error::Database`] if the search
-    /// takes too long.
+    /// [`Error::Invalid`] if the text has more than 200 characters, the limit is 0 or above
+    /// [`SearchPage::MAX_LIMIT`], or the cursor is one of another list; [`Error::Database`] if the
+    /// search takes too long.
     #[instrument(level = "debug", skip_all)]
     pub async fn search_messages(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         text: &str,
         page: SearchPage,
-    ) -> Result<Vec<DisplayMessage>> {
+    ) -> Result<Page<DisplayMessage>> {
         const LONGEST: usize = 200;
 
         let reach = scope.reach()?;
         if text.chars().count() > LONGEST {
             return Err(Error::Invalid(format!("a search text has at most {LONGEST} characters")));
         }
-        self.store.search_messages(&reach, &clean_text(text), page).await
+        let (after, rows) = (page.start()?, rows_to_read(page.limit, SearchPage::MAX_LIMIT)?);
+        let rows = self.store.search_messages(&reach, &clean_text(text), after, rows).await?;
+        Ok(Page::new(rows, page.limit, DisplayMessage::found))
     }
 }

@@ -74,8 +74,11 @@ pub enum Reach {
 pub type Reach = Owner;
 {%- endif %}
 
-/// A caller. Implement it for every type that a call may be made with.
-pub trait OwnerScope: Sync {
+/// A caller. Implement it for every type that a call may be made with. References, [`Arc`]s and
+/// `dyn OwnerScope` are callers too.
+///
+/// [`Arc`]: std::sync::Arc
+pub trait OwnerScope: Send + Sync {
     /// The owner whose rows the call may reach.
     ///
     /// # Errors
@@ -175,8 +178,11 @@ impl Owner {
 /// Whose rows a call may read.
 pub type Reach = Owner;
 
-/// A caller. Implement it for every type that a call may be made with.
-pub trait OwnerScope: Sync {
+/// A caller. Implement it for every type that a call may be made with. References, [`Arc`]s and
+/// `dyn OwnerScope` are callers too.
+///
+/// [`Arc`]: std::sync::Arc
+pub trait OwnerScope: Send + Sync {
     /// The owner whose rows the call may reach.
     ///
     /// # Errors
@@ -218,3 +224,35 @@ impl OwnerScope for Group {
     }
 }
 {%- endif %}
+
+impl<T: OwnerScope + ?Sized> OwnerScope for &T {
+    fn owner(&self) -> Result<Owner> {
+        T::owner(self)
+    }
+{%- if group.is_some() %}
+
+    fn group(&self) -> Result<Group> {
+        T::group(self)
+    }
+{%- endif %}
+
+    fn reach(&self) -> Result<Reach> {
+        T::reach(self)
+    }
+}
+
+impl<T: OwnerScope + ?Sized> OwnerScope for std::sync::Arc<T> {
+    fn owner(&self) -> Result<Owner> {
+        T::owner(self)
+    }
+{%- if group.is_some() %}
+
+    fn group(&self) -> Result<Group> {
+        T::group(self)
+    }
+{%- endif %}
+
+    fn reach(&self) -> Result<Reach> {
+        T::reach(self)
+    }
+}

@@ -68,7 +68,7 @@ impl {{ context }} {
     /// writer saved first, [`Error::Invalid`] if a value is nested too deeply to be read back.
     pub async fn save_agent_state(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         state: &State,
         expect: Expect,
@@ -86,7 +86,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn save_agent_state_with_id(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         state: &State,
         expect: Expect,
@@ -105,7 +105,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn load_agent_state(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
     ) -> Result<Saved> {
         let reach = scope.reach()?;
@@ -130,7 +130,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn load_todos(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
     ) -> Result<Vec<Todo>> {
         let reach = scope.reach()?;
@@ -145,7 +145,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn list_unreadable(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
     ) -> Result<Vec<UnreadableState>> {
         let reach = scope.reach()?;
@@ -161,7 +161,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn load_unreadable(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<UnreadableData> {
@@ -179,7 +179,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn restore_unreadable(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<Revision> {
@@ -196,7 +196,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn discard_unreadable(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<()> {
@@ -212,7 +212,7 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn set_interrupted(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         interrupted: bool,
     ) -> Result<Conversation> {

@@ -17,7 +17,9 @@ use serde_json::{Map, Value, json};
 
 use self::database::{DAMAGED, Database, alice{% if has_owner %}, bob{% endif %}{% if group.is_some() %}, group, other_group{% endif %}};
 use super::*;
-use crate::sagents::{Expect, Message, State, Todo, ToolCall, serializer};
+use crate::sagents::{
+    Content, ContentPart, Expect, Message, State, Todo, ToolCall, ToolResult, serializer,
+};
 
 /// A state with messages.
 fn state_of(messages: &[&str]) -> State {
@@ -125,25 +127,14 @@ async fn what_belongs_to_somebody_else_is_not_found() {
     assert_not_found!(db.set_interrupted(&bob(), id, true));
     assert_not_found!(db.save_message(&bob(), id, Uuid::now_v7(), &Message::user("hello")));
     assert_not_found!(db.record_hitl_decision(&bob(), id, "call_1", HitlDecision::Approved));
-    assert_eq!(
-        db.list_conversations(&bob(), ListConversations::default())
-            .await
-            .unwrap(),
-        []
-    );
-    assert_eq!(db.search_messages(&bob(), "search", SearchPage::first())
-            .await
-            .unwrap(),
-        []);
+    let listed = db.list_conversations(&bob(), ListConversations::default()).await.unwrap();
+    assert_eq!(listed.items, []);
+    let found = db.search_messages(&bob(), "search", SearchPage::first()).await.unwrap();
+    assert_eq!(found.items, []);
 
     assert_eq!(db.get_conversation(&alice(), id).await.unwrap(), before);
-    assert_eq!(
-        db.load_display_messages(&alice(), id, page)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    let messages = db.load_display_messages(&alice(), id, page).await.unwrap();
+    assert_eq!(messages.items.len(), 1);
 }
 
 #[tokio::test]
@@ -172,8 +163,8 @@ async fn a_group_reads_what_its_members_have() {
 
     let (page, found) = (MessagePage::first(), SearchPage::first());
     let listed = db.list_conversations(&group(), ListConversations::default()).await.unwrap();
-    assert_eq!(listed, [db.get_conversation(&alice(), id).await.unwrap()]);
-    assert_eq!(db.get_conversation(&group(), id).await.unwrap(), listed[0]);
+    assert_eq!(listed.items, [db.get_conversation(&alice(), id).await.unwrap()]);
+    assert_eq!(db.get_conversation(&group(), id).await.unwrap(), listed.items[0]);
     let messages = db.load_display_messages(&group(), id, page).await.unwrap();
     assert_eq!(messages, db.load_display_messages(&alice(), id, page).await.unwrap());
     assert_eq!(db.search_messages(&group(), "HELLO", found).await.unwrap(), messages);
@@ -191,10 +182,10 @@ async fn a_group_reads_what_its_members_have() {
     db.leave(&group(), &alice()).await;
     for outsider in [group(), other_group()] {
         let listed = db.list_conversations(&outsider, ListConversations::default()).await.unwrap();
-        assert!(listed.iter().all(|conversation| conversation.id == apart));
+        assert!(listed.items.iter().all(|conversation| conversation.id == apart));
         assert_not_found!(db.get_conversation(&outsider, id));
         assert_not_found!(db.load_display_messages(&outsider, id, page));
-        assert_eq!(db.search_messages(&outsider, "hello", found).await.unwrap(), []);
+        assert_eq!(db.search_messages(&outsider, "hello", found).await.unwrap().items, []);
         assert_not_found!(db.load_agent_state(&outsider, id));
         assert_not_found!(db.load_todos(&outsider, id));
         assert_not_found!(db.list_unreadable(&outsider, id));
@@ -225,7 +216,8 @@ async fn a_group_writes_nothing() {
     assert_no_owner!(db.mark_tool_executing(&group(), id, "call_1"));
     assert_no_owner!(db.complete_tool_call(&group(), id, "call_1", none()));
     assert_no_owner!(db.record_hitl_decision(&group(), id, "call_1", HitlDecision::Approved));
-    assert_no_owner!(db.resolve_interrupted_tool_result(&group(), id, "call_1", "42"));
+    let result = ToolResult::new("call_1", "search", "42");
+    assert_no_owner!(db.resolve_interrupted_tool_result(&group(), id, &result));
     assert_no_owner!(db.save_agent_state(&group(), id, &State::new(), Expect::Any));
     assert_no_owner!(db.restore_unreadable(&group(), id, 0));
     assert_no_owner!(db.discard_unreadable(&group(), id, 0));
@@ -265,12 +257,15 @@ async fn pages_of_conversations_follow_each_other_in_every_order() {
         let mut seen = Vec::new();
         loop {
             let page = db.list_conversations(&alice(), request).await.unwrap();
-            assert!(page.len() <= 2);
-            let Some(last) = page.last() else { break };
-            request = request.after(last.cursor());
-            seen.extend(page.iter().map(|conversation| conversation.id));
+            assert!(page.items.len() <= 2);
+            seen.extend(page.items.iter().map(|conversation| conversation.id));
+            let Some(next) = page.next else { break };
+            assert_eq!(next, page.items[1].cursor(order_by));
+            request = request.after(next);
         }
         assert_eq!(seen, expected, "{order_by:?}");
+        let all = db.list_conversations(&alice(), ListConversations::new().limit(5)).await.unwrap();
+        assert_eq!((all.items.len(), all.next), (5, None));
     }
 }
 
@@ -297,16 +292,25 @@ async fn messages_are_paged_both_ways_and_sequences_go_on_after_a_clear() {
         (MessagePage::first(), vec![0, 1, 2, 3, 4]),
     ] {
         let messages = db.load_display_messages(&alice(), id, page).await.unwrap();
-        let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+        let sequences: Vec<_> = messages.items.iter().map(|message| message.sequence).collect();
         assert_eq!(sequences, expected, "{page:?}");
     }
+    for (start, expected) in [
+        (MessagePage::first(), [vec![0, 1], vec![2, 3], vec![4]]),
+        (MessagePage::last(), [vec![3, 4], vec![1, 2], vec![0]]),
+    ] {
+        let (mut request, mut pages) = (start.limit(2), Vec::new());
+        loop {
+            let page = db.load_display_messages(&alice(), id, request).await.unwrap();
+            pages.push(page.items.iter().map(|message| message.sequence).collect::<Vec<_>>());
+            let Some(next) = page.next else { break };
+            request = MessagePage::next(next).limit(2);
+        }
+        assert_eq!(pages, expected);
+    }
     assert_eq!(db.clear_display_messages(&alice(), id).await.unwrap(), 5);
-    assert_eq!(
-        db.load_display_messages(&alice(), id, MessagePage::first())
-            .await
-            .unwrap(),
-        []
-    );
+    let cleared = db.load_display_messages(&alice(), id, MessagePage::first()).await.unwrap();
+    assert_eq!((cleared.items, cleared.next), (vec![], None));
     let message = NewDisplayMessage::text(Role::User, "again");
     assert_eq!(
         db.append_display_message(&alice(), id, message)
@@ -383,7 +387,7 @@ async fn concurrent_writers_leave_no_gap_and_no_tie() {
         .load_display_messages(&alice(), id, MessagePage::first().limit(1000))
         .await
         .unwrap();
-    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    let sequences: Vec<_> = messages.items.iter().map(|message| message.sequence).collect();
     let expected: Vec<_> = (0..).take(WRITERS * EACH + 1).collect();
     assert_eq!(sequences, expected);
 }
@@ -417,9 +421,9 @@ async fn a_tool_call_runs_through_its_life() {
     db.mark_tool_executing(&alice(), id, "call_1")
         .await
         .unwrap();
-    db.resolve_interrupted_tool_result(&alice(), id, "call_1", "42")
-        .await
-        .unwrap();
+    let real = ToolResult::error("call_1", "search", "42");
+    let resolved = db.resolve_interrupted_tool_result(&alice(), id, &real).await.unwrap();
+    assert!(resolved.is_error);
     let result = object(json!({ "result": 42 }));
     let done = db
         .complete_tool_call(&alice(), id, "call_1", result.clone())
@@ -434,12 +438,13 @@ async fn a_tool_call_runs_through_its_life() {
     );
     assert_invalid!(db.cancel_tool_call(&alice(), id, "call_1"));
     assert_not_found!(db.fail_tool_call(&alice(), id, "call_2", Map::new()));
-    assert_invalid!(db.resolve_interrupted_tool_result(&alice(), id, "call_1", "43"));
+    assert_invalid!(db.resolve_interrupted_tool_result(&alice(), id, &real));
 
     let messages = db
         .load_display_messages(&alice(), id, MessagePage::first())
         .await
-        .unwrap();
+        .unwrap()
+        .items;
     let seen: Vec<_> = messages
         .iter()
         .map(|message| (message.status, json!(message.metadata)))
@@ -456,9 +461,10 @@ async fn a_tool_call_runs_through_its_life() {
         seen[2],
         (
             None,
-            json!({ "is_interrupt": false, "hitl_decision": "approved" })
+            json!({ "is_interrupt": false, "is_error": true, "hitl_decision": "approved" })
         )
     );
+    assert_eq!(messages[2], resolved);
     assert_eq!(messages[2].content, "42");
 }
 
@@ -488,6 +494,7 @@ async fn search_ignores_case_and_takes_wildcards_literally() {
             .await
             .unwrap();
         let found: Vec<_> = found
+            .items
             .iter()
             .map(|message| message.content.as_str())
             .collect();
@@ -499,17 +506,17 @@ async fn search_ignores_case_and_takes_wildcards_literally() {
         .await
         .unwrap();
     let second = db
-        .search_messages(&alice(), "sure", SearchPage::after(first[0].cursor()))
+        .search_messages(&alice(), "sure", SearchPage::after(first.next.unwrap()))
         .await
         .unwrap();
-    assert_eq!((second.len(), second[0].content.as_str()), (1, "100% sure"));
+    assert_eq!((second.items[0].content.as_str(), second.next), ("100% sure", None));
     let long = "a".repeat(201);
     assert_invalid!(db.search_messages(&alice(), &long, SearchPage::first()));
     let odd: String = "ǅ𐐀Ωß[]\\%_*".chars().cycle().take(200).collect();
     let message = NewDisplayMessage::text(Role::User, format!("<{odd}>"));
     let odd_one = db.append_display_message(&alice(), id, message).await.unwrap();
     let found = db.search_messages(&alice(), &odd, SearchPage::first()).await.unwrap();
-    assert_eq!(found, [odd_one]);
+    assert_eq!(found.items, [odd_one]);
 }
 
 #[tokio::test]
@@ -537,20 +544,15 @@ async fn housekeeping_deletes_what_is_old_and_all_that_belongs_to_it() {
 
     assert_eq!(db.delete_conversations_before(cutoff).await.unwrap(), 1);
     assert_not_found!(db.get_conversation(&alice(), old.id));
-    assert_eq!(db.search_messages(&alice(), "hello", SearchPage::first())
-            .await
-            .unwrap(),
-        []);
+    let found = db.search_messages(&alice(), "hello", SearchPage::first()).await.unwrap();
+    assert_eq!(found.items, []);
     assert_eq!(db.get_conversation(&{% if has_owner %}bob{% else %}alice{% endif %}(), new.id).await.unwrap(), new);
 }
 
 #[tokio::test]
 async fn what_cannot_be_stored_is_refused() {
     let db = Database::new().await;
-    let random = NewConversation {
-        id: Uuid::max(),
-        ..NewConversation::new()
-    };
+    let random = NewConversation::new().id(Uuid::max());
     assert_invalid!(db.create_conversation(&alice(), random));
 
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
@@ -563,6 +565,114 @@ async fn what_cannot_be_stored_is_refused() {
         ..NewDisplayMessage::text(Role::User, "?")
     };
     assert_invalid!(db.append_display_message(&alice(), id, confused));
+    for limit in [0, ListConversations::MAX_LIMIT + 1, u32::MAX] {
+        let list = ListConversations::new().limit(limit);
+        assert_invalid!(db.list_conversations(&alice(), list));
+    }
+    for limit in [0, MessagePage::MAX_LIMIT + 1] {
+        let page = MessagePage::last().limit(limit);
+        assert_invalid!(db.load_display_messages(&alice(), id, page));
+        assert_invalid!(db.search_messages(&alice(), "a", SearchPage::first().limit(limit)));
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_is_text_that_only_its_own_list_takes() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    db.conversation().await;
+    for n in 0..2 {
+        let message = NewDisplayMessage::text(Role::User, format!("message {n}"));
+        db.append_display_message(&alice(), id, message).await.unwrap();
+    }
+    let by_update = ListConversations::new().limit(1);
+    let by_id = by_update.order_by(ConversationOrder::CreatedAsc);
+    let (messages, found) = (MessagePage::last().limit(1), SearchPage::first().limit(1));
+    let cursors = [
+        db.list_conversations(&alice(), by_update).await.unwrap().next.unwrap(),
+        db.list_conversations(&alice(), by_id).await.unwrap().next.unwrap(),
+        db.load_display_messages(&alice(), id, messages).await.unwrap().next.unwrap(),
+        db.search_messages(&alice(), "message", found).await.unwrap().next.unwrap(),
+    ];
+    for (n, cursor) in cursors.into_iter().enumerate() {
+        let text = cursor.to_string();
+        assert_eq!(text.parse::<Cursor>().unwrap(), cursor);
+        assert_eq!(json!(cursor), json!(text));
+        assert_eq!(serde_json::from_value::<Cursor>(json!(text)).unwrap(), cursor);
+        assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{text}");
+        for damaged in [&text[1..], &text[..text.len() - 1], &format!("{text}0"), &text.to_uppercase()] {
+            assert!(matches!(damaged.parse::<Cursor>(), Err(Error::Invalid(_))), "{damaged}");
+        }
+        let accepted = [
+            db.list_conversations(&alice(), by_update.after(cursor)).await.is_ok(),
+            db.list_conversations(&alice(), by_id.after(cursor)).await.is_ok(),
+            db.load_display_messages(&alice(), id, MessagePage::next(cursor)).await.is_ok(),
+            db.search_messages(&alice(), "message", SearchPage::after(cursor)).await.is_ok(),
+        ];
+        assert_eq!(accepted, [n == 0, n == 1, n == 2, n == 3], "{text}");
+    }
+    let position: MessagePage = serde_json::from_value(json!({ "from": cursors[2] })).unwrap();
+    assert_eq!(position, MessagePage::next(cursors[2]));
+    for from in ["first", "last", "after:17", "before:-1"] {
+        let page: MessagePage = serde_json::from_value(json!({ "from": from })).unwrap();
+        assert_eq!(page.from.to_string(), from);
+    }
+    for from in ["", "FIRST", "after:", "before:x", "until:1", "é"] {
+        assert!(matches!(from.parse::<MessagePosition>(), Err(Error::Invalid(_))), "{from}");
+    }
+}
+
+#[tokio::test]
+async fn json_has_no_owner_and_no_scope() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let result = NewDisplayMessage::tool_result("call_1", "no such file").error();
+    let message = db.append_display_message(&alice(), id, result).await.unwrap();
+    assert!(message.is_error);
+    let conversation = db.get_conversation(&alice(), id).await.unwrap();
+    let keys = |value: Value| object(value).into_iter().map(|(key, _)| key).collect::<BTreeSet<_>>();
+    let expected = ["id", "inserted_at", "interrupted", "metadata", "title", "updated_at"];
+    assert_eq!(keys(json!(conversation)), expected.map(str::to_owned).into());
+    let expected = [
+        "content", "content_type", "conversation_id", "inserted_at", "is_error", "item",
+        "message_id", "metadata", "role", "sequence", "status", "tool_call_id",
+    ];
+    assert_eq!(keys(json!(message)), expected.map(str::to_owned).into());
+    let page = Page {
+        items: vec![message.clone()],
+        next: None,
+    };
+    assert_eq!(json!(page), json!({ "items": [message], "next": null }));
+}
+
+#[tokio::test]
+async fn a_caller_may_be_shared_or_of_a_type_that_is_not_known() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let shared = std::sync::Arc::new(alice());
+    let unknown: std::sync::Arc<dyn OwnerScope> = shared.clone();
+    let expected = db.get_conversation(&alice(), id).await.unwrap();
+    assert_eq!(db.get_conversation(&shared, id).await.unwrap(), expected);
+    assert_eq!(db.get_conversation(&unknown, id).await.unwrap(), expected);
+    assert_eq!(db.get_conversation(&*unknown, id).await.unwrap(), expected);
+    assert_eq!(db.get_conversation(&&*unknown, id).await.unwrap(), expected);
+    assert_eq!(unknown.reach().unwrap(), alice().reach().unwrap());
+}
+
+#[test]
+fn an_error_has_a_status_code() {
+    let broken = ReadError::FutureVersion { version: 9 };
+    for (error, code) in [
+        (Error::NotFound, 404),
+        (Error::NoOwner, 403),
+        (Error::Conflict { current: Revision(1) }, 409),
+        (Error::Invalid(String::new()), 422),
+        (Error::DeserializationFailed(broken), 500),
+        (Error::Database(sqlx::Error::PoolTimedOut), 503),
+        (Error::Database(sqlx::Error::PoolClosed), 500),
+    ] {
+        assert_eq!(error.status_code(), code, "{error}");
+    }
 }
 
 #[tokio::test]
@@ -921,5 +1031,24 @@ async fn a_message_is_stored_as_what_it_shows_and_only_once() {
     let answer = Message::user("thanks");
     let next = db.save_message(&alice(), id, Uuid::now_v7(), &answer).await.unwrap();
     assert_eq!(next[0].sequence, 3);
+
+    let nothing = Message::assistant("");
+    assert_eq!(db.save_message(&alice(), id, Uuid::now_v7(), &nothing).await.unwrap(), []);
+    let picture = Content::Parts(vec![
+        ContentPart::image("aGk=", "image/png"),
+        ContentPart::file_url("https://example.com/a.pdf"),
+    ]);
+    let picture = Message::new(Role::User, Some(picture));
+    let shown = db.save_message(&alice(), id, Uuid::now_v7(), &picture).await.unwrap();
+    let seen: Vec<_> = shown
+        .iter()
+        .map(|row| (row.content_type, row.content.as_str(), json!(row.metadata)))
+        .collect();
+    let data = json!({ "media_type": "image/png", "data": "aGk=" });
+    let url = "https://example.com/a.pdf";
+    assert_eq!(
+        seen,
+        [(ContentType::Image, "", data), (ContentType::FileReference, url, json!({}))]
+    );
     assert!(db.set_interrupted(&alice(), id, true).await.unwrap().interrupted);
 }

@@ -5,19 +5,20 @@ use tracing::instrument;
 use uuid::Uuid;
 
 use super::values::{clean_call_id, clean_json, clean_text};
-use super::{{ '{' }}{{ context }}, DisplayMessage, HitlDecision, OwnerScope, Result, ToolStatus};
+use super::{{ '{' }}{{ context }}, DisplayMessage, Error, HitlDecision, OwnerScope, Result, ToolStatus};
+use crate::sagents::{Content, ToolResult};
 
 impl {{ context }} {
     /// The tool call starts, or continues after an approval.
     ///
     /// # Errors
     ///
-    /// As for the other status changes: [`NotFound`](super::Error::NotFound) if the owner has no such conversation or
-    /// it has no such call, [`Invalid`](super::Error::Invalid) if [the status does not
+    /// As for the other status changes: [`Error::NotFound`] if the owner has no such conversation or
+    /// it has no such call, [`Error::Invalid`] if [the status does not
     /// allow](ToolStatus::may_become) the change.
     pub async fn mark_tool_executing(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         call_id: &str,
     ) -> Result<DisplayMessage> {
@@ -33,7 +34,7 @@ impl {{ context }} {
     /// As [`mark_tool_executing`](Self::mark_tool_executing).
     pub async fn complete_tool_call(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         call_id: &str,
         metadata: Map<String, Value>,
@@ -50,7 +51,7 @@ impl {{ context }} {
     /// As [`mark_tool_executing`](Self::mark_tool_executing).
     pub async fn fail_tool_call(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         call_id: &str,
         metadata: Map<String, Value>,
@@ -68,7 +69,7 @@ impl {{ context }} {
     /// As [`mark_tool_executing`](Self::mark_tool_executing).
     pub async fn interrupt_tool_call(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         call_id: &str,
         metadata: Map<String, Value>,
@@ -85,7 +86,7 @@ impl {{ context }} {
     /// As [`mark_tool_executing`](Self::mark_tool_executing).
     pub async fn cancel_tool_call(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         call_id: &str,
     ) -> Result<DisplayMessage> {
@@ -99,11 +100,11 @@ impl {{ context }} {
     ///
     /// # Errors
     ///
-    /// [`NotFound`](super::Error::NotFound) if the owner has no such conversation or it has no such call.
+    /// [`Error::NotFound`] if the owner has no such conversation or it has no such call.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn record_hitl_decision(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         call_id: &str,
         decision: HitlDecision,
@@ -115,31 +116,35 @@ impl {{ context }} {
     }
 
     /// Replaces a tool result that marks an interrupt (`is_interrupt` in its metadata) with the real
-    /// one.
+    /// one, which may be an error: its text, and whether it is an error.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](super::Error::NotFound) if the owner has no such conversation or the call has no result,
-    /// [`Invalid`](super::Error::Invalid) if its newest result does not mark an interrupt.
+    /// [`Error::NotFound`] if the owner has no such conversation or the call has no result,
+    /// [`Error::Invalid`] if its newest result does not mark an interrupt, or the new
+    /// one does.
     #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn resolve_interrupted_tool_result(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
-        call_id: &str,
-        content: &str,
+        result: &ToolResult,
     ) -> Result<DisplayMessage> {
         let owner = scope.owner()?;
-        let (call_id, content) = (clean_call_id(call_id), clean_text(content));
+        if result.is_interrupt {
+            return Err(Error::Invalid("the new tool result is an interrupt too".into()));
+        }
+        let content = result.content.as_ref().map(Content::text).unwrap_or_default();
+        let (call_id, content) = (clean_call_id(&result.tool_call_id), clean_text(&content));
         self.store
-            .resolve_interrupted_tool_result(&owner, conversation_id, &call_id, &content)
+            .resolve_interrupted_tool_result(&owner, conversation_id, &call_id, &content, result.is_error)
             .await
     }
 
     #[instrument(level = "debug", skip_all, fields(%conversation_id, status = status.as_str()))]
     async fn change_tool_call(
         &self,
-        scope: &impl OwnerScope,
+        scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         call_id: &str,
         status: ToolStatus,

@@ -43,13 +43,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let messages = conversations
         .load_display_messages(&scope, conversation.id, MessagePage::first())
         .await?;
-    for message in messages {
+    for message in messages.items {
         println!("  {} {:?}: {}", message.sequence, message.role, message.content);
     }
 
     let recent = conversations.list_conversations(&scope, ListConversations::default()).await?;
-    println!("the newest conversations ({} shown):", recent.len());
-    for conversation in recent {
+    println!("the newest conversations ({} shown):", recent.items.len());
+    for conversation in recent.items {
         let title = conversation.title.as_deref().unwrap_or("untitled");
         println!("  {} {} {title}", conversation.updated_at.format("%F %T"), conversation.id);
     }
@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The {{ group.noun }} reads what its members have, and changes nothing.
     let group = {{ group.scope }};
     let shared = conversations.list_conversations(&group, ListConversations::default()).await?;
-    println!("its {{ group.noun }} reads {} of them", shared.len());
+    println!("its {{ group.noun }} reads {} of them", shared.items.len());
     let refused = conversations.delete_conversation(&group, conversation.id).await;
     println!("and deletes none: {}", refused.is_err());
 {%- endif %}

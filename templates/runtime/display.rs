@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::message::{Content, Message, MessageStatus, PartKind, ToolCall, ToolResult};
+use super::message::{Content, ContentPart, Message, MessageStatus, PartKind, ToolCall, ToolResult};
 
 /// One part of a message as a page shows it. A context stores it as a display message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -11,9 +11,11 @@ pub struct DisplayItem {
     /// How the item is shown.
     #[serde(flatten)]
     pub kind: DisplayKind,
-    /// The text to show: of a tool call its display text or else its name.
+    /// The text to show: of a tool call its display text or else its name, of a picture or a file its
+    /// URL or else its name, which may be empty.
     pub content: String,
-    /// Details: the arguments of a call, whether a result is an error, why the model stopped.
+    /// Details: the arguments of a call, whether a result is an error, why the model stopped; the
+    /// `media_type` of a picture or a file, and the `data` of a picture that has no URL, in base64.
     pub metadata: Map<String, Value>,
 }
 
@@ -25,6 +27,10 @@ pub enum DisplayKind {
     Text,
     /// The model's reasoning before its answer.
     Thinking,
+    /// A picture.
+    Image,
+    /// A file. Its data is only in the agent state.
+    File,
     /// A call of a tool.
     ToolCall {
         /// [`ToolCall::call_id`].
@@ -37,29 +43,19 @@ pub enum DisplayKind {
     },
 }
 
-/// The display items of a message in order: text and thinking, then tool calls, then tool results.
-/// Images and files are left out. If the model stopped early, the last item has a `stop_reason` in
-/// its metadata.
+/// The display items of a message in order: text, thinking, pictures and files, then tool calls, then
+/// tool results. Empty text is left out. If the model stopped early, the last item that is not a
+/// picture or a file, if there is one, has a `stop_reason` in its metadata.
 #[must_use]
 pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     let mut items: Vec<_> = match &message.content {
         None => Vec::new(),
-        Some(Content::Text(text)) => vec![text_item(DisplayKind::Text, text)],
-        Some(Content::Parts(parts)) => parts
-            .iter()
-            .filter_map(|part| {
-                let kind = match part.kind {
-                    PartKind::Text => DisplayKind::Text,
-                    PartKind::Thinking => DisplayKind::Thinking,
-                    _ => return None,
-                };
-                Some(text_item(kind, part.content.as_deref().unwrap_or_default()))
-            })
-            .collect(),
+        Some(Content::Text(text)) => text_item(DisplayKind::Text, text).into_iter().collect(),
+        Some(Content::Parts(parts)) => parts.iter().filter_map(part_item).collect(),
     };
     items.extend(message.tool_calls.iter().map(call_item));
     items.extend(message.tool_results.iter().map(result_item));
-    if let (Some(last), Some(reason)) = (items.last_mut(), stop_reason(message)) {
+    if let (Some(last), Some(reason)) = (last_text(&mut items), stop_reason(message)) {
         last.metadata
             .extend(metadata([("stop_reason", reason.into())]));
         if let Some(details) = metadata_value(message, "stop_details") {
@@ -70,12 +66,45 @@ pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     items
 }
 
-fn text_item(kind: DisplayKind, text: &str) -> DisplayItem {
-    DisplayItem {
+/// The last item that is not a picture or a file, or else the last one.
+fn last_text(items: &mut [DisplayItem]) -> Option<&mut DisplayItem> {
+    let is_text = |item: &DisplayItem| !matches!(item.kind, DisplayKind::Image | DisplayKind::File);
+    let last = items.iter().rposition(is_text);
+    items.get_mut(last.or(items.len().checked_sub(1))?)
+}
+
+fn part_item(part: &ContentPart) -> Option<DisplayItem> {
+    let content = part.content.as_deref()?;
+    let (kind, is_url) = match part.kind {
+        PartKind::Text => return text_item(DisplayKind::Text, content),
+        PartKind::Thinking => return text_item(DisplayKind::Thinking, content),
+        PartKind::Image => (DisplayKind::Image, false),
+        PartKind::ImageUrl => (DisplayKind::Image, true),
+        PartKind::File => (DisplayKind::File, false),
+        PartKind::FileUrl => (DisplayKind::File, true),
+        PartKind::Other(_) => return None,
+    };
+    let mut metadata = Map::new();
+    if let Some(media_type) = part.media_type() {
+        metadata.extend(self::metadata([("media_type", media_type.into())]));
+    }
+    if kind == DisplayKind::Image && !is_url {
+        metadata.extend(self::metadata([("data", content.into())]));
+    }
+    let name = part.file_name().unwrap_or_default();
+    Some(DisplayItem {
+        kind,
+        content: if is_url { content } else { name }.to_owned(),
+        metadata,
+    })
+}
+
+fn text_item(kind: DisplayKind, text: &str) -> Option<DisplayItem> {
+    (!text.trim().is_empty()).then(|| DisplayItem {
         kind,
         content: text.to_owned(),
         metadata: Map::new(),
-    }
+    })
 }
 
 fn call_item(call: &ToolCall) -> DisplayItem {

@@ -6,6 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 /// At most one value of each type: a client, a channel, a cache. Clones share the values.
+///
+/// In a session, [`change_extensions`](super::session::AgentSession::change_extensions) changes them
+/// without a save.
 #[derive(Clone, Default)]
 pub struct Extensions {
     values: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,

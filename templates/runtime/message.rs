@@ -308,7 +308,8 @@ pub struct ContentPart {
     pub kind: PartKind,
     /// Text, a URL, or base64, depending on `kind`.
     pub content: Option<String>,
-    /// For the provider: the media type, the level of detail.
+    /// For the provider. Of a picture or a file, `media` is the media type (`image/png`; the Elixir
+    /// library also writes `png`), `filename` the name, `detail` the level of detail.
     pub options: Option<Map<String, Value>>,
     /// Keys that this version does not know.
     pub extra: Map<String, Value>,
@@ -325,6 +326,66 @@ impl ContentPart {
     #[must_use]
     pub fn thinking(text: impl Into<String>) -> Self {
         Self::new(PartKind::Thinking, text)
+    }
+
+    /// A picture in base64, with its media type, for example `image/png`.
+    #[must_use]
+    pub fn image(data: impl Into<String>, media_type: impl Into<String>) -> Self {
+        Self::new(PartKind::Image, data).with_option(MEDIA, media_type)
+    }
+
+    /// A picture that providers read from a URL.
+    #[must_use]
+    pub fn image_url(url: impl Into<String>) -> Self {
+        Self::new(PartKind::ImageUrl, url)
+    }
+
+    /// A file in base64, with its media type, for example `application/pdf`, and its name.
+    #[must_use]
+    pub fn file(
+        data: impl Into<String>,
+        media_type: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Self {
+        Self::new(PartKind::File, data)
+            .with_option(MEDIA, media_type)
+            .with_option(FILE_NAME, name)
+    }
+
+    /// A file that providers read from a URL.
+    #[must_use]
+    pub fn file_url(url: impl Into<String>) -> Self {
+        Self::new(PartKind::FileUrl, url)
+    }
+
+    /// Sets an option for the provider.
+    #[must_use]
+    pub fn with_option(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        let options = self.options.get_or_insert_with(Map::new);
+        drop(options.insert(key.into(), Value::String(value.into())));
+        self
+    }
+
+    /// The media type of a picture or a file, from the option `media`. `png` is read as `image/png`.
+    #[must_use]
+    pub fn media_type(&self) -> Option<String> {
+        let media = self.option(MEDIA)?;
+        Some(match media {
+            _ if media.contains('/') => media.to_owned(),
+            "pdf" => "application/pdf".into(),
+            "jpg" => "image/jpeg".into(),
+            _ => format!("image/{media}"),
+        })
+    }
+
+    /// The name of a picture or a file, from the option `filename`.
+    #[must_use]
+    pub fn file_name(&self) -> Option<&str> {
+        self.option(FILE_NAME)
+    }
+
+    fn option(&self, key: &str) -> Option<&str> {
+        self.options.as_ref()?.get(key)?.as_str()
     }
 
     /// A part without options.
@@ -596,6 +657,19 @@ impl ToolResult {
         }
     }
 
+    /// The result of a call that failed. The model reads the message.
+    #[must_use]
+    pub fn error(
+        tool_call_id: impl Into<String>,
+        name: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            is_error: true,
+            ..Self::new(tool_call_id, name, message)
+        }
+    }
+
     /// A call that waits for a person's decision.
     #[must_use]
     pub fn interrupt(
@@ -686,4 +760,6 @@ impl Serialize for ToolResult {
 }
 
 const FUNCTION: &str = "function";
+const MEDIA: &str = "media";
+const FILE_NAME: &str = "filename";
 const ELIXIR_DATA: &str = "interrupt_data_b64";

@@ -80,9 +80,10 @@
 //! let page = conversations
 //!     .load_display_messages(&scope, chat.id, MessagePage::last())
 //!     .await?;
-//! let seen: Vec<_> = page.iter().map(|message| message.content.as_str()).collect();
+//! let seen: Vec<_> = page.items.iter().map(|message| message.content.as_str()).collect();
 //! assert_eq!(seen, ["Let me look.", "search"]);
-//! assert_eq!(page[1].status, Some(ToolStatus::Executing));
+//! assert_eq!(page.items[1].status, Some(ToolStatus::Executing));
+//! assert_eq!(page.next, None); // or `MessagePage::next(cursor)` has older messages
 //! let todos = conversations.load_todos(&scope, chat.id).await?;
 //! assert!(todos.is_empty());
 //! ```
@@ -186,7 +187,7 @@
 //! let page = conversations
 //!     .load_display_messages(&scope, chat.id, MessagePage::last())
 //!     .await?;
-//! let seen: Vec<_> = page.iter().map(|message| message.content.as_str()).collect();
+//! let seen: Vec<_> = page.items.iter().map(|message| message.content.as_str()).collect();
 //! assert_eq!(seen, ["What shall I wear?", "weather", "rain", "Take an umbrella."]);
 //! let saved = conversations.load_agent_state(&scope, chat.id).await?;
 //! assert_eq!(saved.state.messages.len(), 4);

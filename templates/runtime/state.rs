@@ -180,7 +180,24 @@ impl State {
         };
     }
 
-    /// Replaces every result with this call id. Returns whether there was one.
+    /// Replaces the newest result with this call id: a model may use one again. Returns whether there
+    /// was one.
+    pub fn replace_newest_tool_result(&mut self, tool_call_id: &str, result: &ToolResult) -> bool {
+        for message in (0..self.messages.len()).rev() {
+            let results = &self.messages[message].tool_results;
+            let is_it = |result: &ToolResult| result.tool_call_id == tool_call_id;
+            if let Some(index) = results.iter().rposition(is_it) {
+                self.messages[message].tool_results[index] = result.clone();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Replaces every result with this call id, as the Elixir library does, also those of an earlier
+    /// call. Returns whether there was one.
+    ///
+    /// Most callers want [`replace_newest_tool_result`](Self::replace_newest_tool_result).
     pub fn replace_tool_result(&mut self, tool_call_id: &str, result: &ToolResult) -> bool {
         self.replace_results(|existing| {
             (existing.tool_call_id == tool_call_id).then(|| result.clone())

@@ -193,7 +193,7 @@ fn a_session_writes_the_rows_that_differ_with_the_ids_that_are_displayed() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let added: Vec<_> = runtime.block_on(async {
         let coordinator = Coordinator::new(Arc::clone(&storage));
-        let session = coordinator.start((), Uuid::now_v7()).await.unwrap();
+        let session = coordinator.start(&(), Uuid::now_v7()).await.unwrap();
         let mut added = vec![session.add_message(message(0)).unwrap(), session.add_message(message(1)).unwrap()];
         session.completed().unwrap();
         // The task takes its snapshot, and waits in the save.

@@ -9,6 +9,7 @@ use tokio::sync::{broadcast, oneshot};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::super::extensions::Extensions;
 use super::super::message::Message;
 use super::super::persistence::{Lifecycle, Revision, SessionPersistence};
 use super::super::run::RunStatus;
@@ -77,7 +78,8 @@ impl<P: SessionPersistence> AgentSession<P> {
     }
 
     /// Changes the agent state. The next save stores the change; see
-    /// [`AutoSave`](super::AutoSave).
+    /// [`AutoSave`](super::AutoSave). Use [`change_extensions`](Self::change_extensions) for values of
+    /// the process.
     ///
     /// It does not wait for a save in progress: the first change during one copies the state, but
     /// not the messages. All other callers wait for the change, so it must be short, and it must not
@@ -128,6 +130,17 @@ impl<P: SessionPersistence> AgentSession<P> {
             },
         )
         .await
+    }
+
+    /// Changes the [extensions](State::extensions) of the agent state. They are not stored, so this
+    /// causes no save.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Ended`] if the session has ended; nothing is changed then.
+    pub fn change_extensions<R>(&self, change: impl FnOnce(&mut Extensions) -> R) -> Result<R, P> {
+        let mut state = self.session.state();
+        Ok(state.touch(Instant::now())?.change_extensions(change))
     }
 
     /// Appends a message to the agent state, stores its display messages at once, and returns the

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::super::extensions::Extensions;
 use super::super::persistence::{Expect, Failure, Lifecycle, Loaded, Revision};
 use super::super::run::Run;
 use super::super::state::State;
@@ -105,7 +106,7 @@ impl<M, E> SessionState<M, E> {
         let is_saved = matches!(expect, Expect::Revision(revision) if revision > Revision(0));
         // The application's initial state is saved, unless it is empty.
         let is_new = !is_saved && agent_state != State::new();
-        let waiting_run = waiting.as_ref().map(|run| run.run_id);
+        let waiting_run = waiting.as_ref().map(|run| run.id);
         let waiting_for = waiting.and_then(|run| run.waiting_for);
         agent_state.interrupt_data = waiting_for.filter(|data| !data.is_null());
         let mut state = Self {
@@ -214,6 +215,11 @@ impl<M, E> SessionState<M, E> {
     fn count_change(&mut self, now: Instant) {
         self.changes += 1;
         let _ = self.changed_at.get_or_insert(now);
+    }
+
+    /// Changes the extensions, which are not stored and so do not count as a change.
+    pub fn change_extensions<R>(&mut self, change: impl FnOnce(&mut Extensions) -> R) -> R {
+        change(&mut Arc::make_mut(&mut self.agent_state).extensions)
     }
 
     /// Queues a write.

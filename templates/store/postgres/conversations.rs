@@ -5,8 +5,8 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::{
-    Change, Conversation, ConversationChanges, ConversationCursor, ConversationOrder, Error,
-    ListConversations, NewConversation, Owner, {% if group.is_some() %}Reach, {% endif %}Result,
+    Change, Conversation, ConversationChanges, ConversationOrder, Error, NewConversation, Owner,
+    {% if group.is_some() %}Reach, {% endif %}Result,
 };
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::rows::conversation_columns;
@@ -165,7 +165,9 @@ impl Store {
     pub(crate) async fn list_conversations(
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
-        list: &ListConversations,
+        order_by: ConversationOrder,
+        (time, id): (DateTime<Utc>, Uuid),
+        limit: u32,
     ) -> Result<Vec<Conversation>> {
         const UPDATED_DESC: &str = concat!("SELECT ", conversation_columns!(), r#"
             FROM {{ conversations }} AS c
@@ -184,33 +186,31 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id > $2::uuid
             ORDER BY c.id LIMIT $1::bigint"#);
 
-        let (sql, start, by_time) = match list.order_by {
-            ConversationOrder::UpdatedDesc => (UPDATED_DESC, ConversationCursor::LAST, true),
-            ConversationOrder::UpdatedAsc => (UPDATED_ASC, ConversationCursor::FIRST, true),
-            ConversationOrder::CreatedDesc => (CREATED_DESC, ConversationCursor::LAST, false),
-            ConversationOrder::CreatedAsc => (CREATED_ASC, ConversationCursor::FIRST, false),
+        let sql = match order_by {
+            ConversationOrder::UpdatedDesc => UPDATED_DESC,
+            ConversationOrder::UpdatedAsc => UPDATED_ASC,
+            ConversationOrder::CreatedDesc => CREATED_DESC,
+            ConversationOrder::CreatedAsc => CREATED_ASC,
         };
-        let after = list.after.unwrap_or(start);
-        let limit = list.limit.min(ListConversations::MAX_LIMIT);
 {%- if group.is_some() %}
         let sql = match reach {
             Reach::Owner(_) => sql,
-            Reach::Group(_) => groups::list(list.order_by),
+            Reach::Group(_) => groups::list(order_by),
         };
 {%- endif %}
         let mut query = sqlx::query_as(sql).bind(i64::from(limit));
-        if by_time {
-            query = query.bind(timestamp(after.updated_at));
+        if order_by.is_by_update() {
+            query = query.bind(timestamp(time));
         }
 {%- if group.is_some() %}
         let query = match reach {
-            Reach::Owner(owner) => query.bind(after.id).bind(owner.id()),
-            Reach::Group(group) => query.bind(after.id).bind(group.id()),
+            Reach::Owner(owner) => query.bind(id).bind(owner.id()),
+            Reach::Group(group) => query.bind(id).bind(group.id()),
         };
         let page = query.fetch_all(&self.pool).await?;
 {%- else %}
         let page = query
-            .bind(after.id)
+            .bind(id)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}

@@ -4,12 +4,14 @@
 //!
 //! Several members may have a conversation with the same id, if one of them got a copy. A statement
 //! for one conversation reads the one that was created first. A page with one of them has all of
-//! them, also if it gets longer than its limit: the next page starts behind that id.
+//! them, also if it gets longer than its limit: the next page starts behind that id, and is empty if
+//! there is nothing behind it.
 //!
 //! `LIMIT 1` in a join makes the server look up one membership, instead of all of the group.
 //! `WITH TIES` needs `PostgreSQL` 13.
 
-use super::super::{ConversationOrder, MessagePosition};
+use super::super::ConversationOrder;
+use super::super::page::Bound;
 use super::rows::{conversation_columns, display_message_columns};
 
 /// The statement for a page of conversations.
@@ -26,10 +28,10 @@ pub(super) fn list(order: ConversationOrder) -> &'static str {
 }
 
 /// The statement for a page of display messages.
-pub(super) fn messages(from: MessagePosition) -> &'static str {
-    match from {
-        MessagePosition::First | MessagePosition::After(_) => FORWARD,
-        MessagePosition::Last | MessagePosition::Before(_) => BACKWARD,
+pub(super) fn messages(bound: Bound) -> &'static str {
+    match bound {
+        Bound::After(_) => FORWARD,
+        Bound::Before(_) => BACKWARD,
     }
 }
 

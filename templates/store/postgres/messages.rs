@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use sqlx::Connection as _;
 use sqlx::postgres::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::{
-    DisplayMessage, Error, MessagePage, MessagePosition, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result,
-    SearchCursor, SearchPage, ToolStatus,
+    DisplayMessage, Error, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus,
 };
+use super::super::page::Bound;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::lease::{Lease, in_time};
 use super::rows::{display_message_columns, joined_display_message};
@@ -160,7 +160,8 @@ impl Store {
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
-        page: MessagePage,
+        bound: Bound,
+        limit: u32,
     ) -> Result<Vec<DisplayMessage>> {
         // The left join tells a conversation without messages from one that does not exist.
         const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
@@ -184,19 +185,16 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1::uuid
             ORDER BY m.sequence"#);
 
-        let (sql, bound) = match page.from {
-            MessagePosition::First => (FORWARD, -1),
-            MessagePosition::Last => (BACKWARD, i64::MAX),
-            MessagePosition::After(sequence) => (FORWARD, sequence),
-            MessagePosition::Before(sequence) => (BACKWARD, sequence),
+        let (sql, sequence) = match bound {
+            Bound::After(sequence) => (FORWARD, sequence),
+            Bound::Before(sequence) => (BACKWARD, sequence),
         };
 {%- if group.is_some() %}
         let sql = match reach {
             Reach::Owner(_) => sql,
-            Reach::Group(_) => groups::messages(page.from),
+            Reach::Group(_) => groups::messages(bound),
         };
-        let limit = i64::from(page.limit.min(MessagePage::MAX_LIMIT));
-        let query = sqlx::query(sql).bind(conversation_id).bind(bound).bind(limit);
+        let query = sqlx::query(sql).bind(conversation_id).bind(sequence).bind(i64::from(limit));
         let query = match reach {
             Reach::Owner(owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
@@ -205,8 +203,8 @@ impl Store {
 {%- else %}
         let rows = sqlx::query(sql)
             .bind(conversation_id)
-            .bind(bound)
-            .bind(i64::from(page.limit.min(MessagePage::MAX_LIMIT)))
+            .bind(sequence)
+            .bind(i64::from(limit))
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
@@ -258,7 +256,8 @@ impl Store {
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         text: &str,
-        page: SearchPage,
+        (time, id, sequence): (DateTime<Utc>, Uuid, i64),
+        limit: u32,
     ) -> Result<Vec<DisplayMessage>> {
         // For this transaction, a limit of ten seconds or the lower one that holds already.
         const BEGIN: &str = "
@@ -276,7 +275,6 @@ impl Store {
                   < ($4::timestamptz, $5::uuid, $6::bigint)
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3::bigint"#);
 
-        let after = page.after.unwrap_or(SearchCursor::START);
         let turn = self.turns.take({% if group.is_some() %}reach{% else %}owner{% endif %}, None).await?;
         let permit = in_time(Arc::clone(&self.searches).acquire_owned()).await?;
         let mut lease = Lease::new(self.pool.acquire().await?, (turn, permit));
@@ -292,18 +290,18 @@ impl Store {
 {%- endif %}
             .bind(like_pattern(text))
             .bind(regex_pattern(text))
-            .bind(i64::from(page.limit.min(SearchPage::MAX_LIMIT)))
-            .bind(timestamp(after.inserted_at))
-            .bind(after.conversation_id)
+            .bind(i64::from(limit))
+            .bind(timestamp(time))
+            .bind(id)
 {%- if group.is_some() %}
-            .bind(after.sequence);
+            .bind(sequence);
         let query = match reach {
             Reach::Owner(owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
         let found = query.fetch_all(&mut *tx).await?;
 {%- else %}
-            .bind(after.sequence)
+            .bind(sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}

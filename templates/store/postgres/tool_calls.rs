@@ -6,6 +6,7 @@ use sqlx::Row as _;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::super::display_message::IS_ERROR;
 use super::super::{DisplayMessage, Error, HitlDecision, Owner, Result, ToolStatus};
 use super::rows::{display_message_columns, joined_display_message, named};
 use super::{Store, retry, timestamp};
@@ -136,25 +137,26 @@ impl Store {
         conversation_id: Uuid,
         call_id: &str,
         content: &str,
+        is_error: bool,
     ) -> Result<DisplayMessage> {
         // Returns a row if there is a result, and the result in it if it was changed.
         const RESOLVE: &str = concat!(r#"
             WITH newest AS (
                 SELECT n.sequence, n.metadata FROM {{ display_messages }} AS n
-                WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $5 AND {% endif %}n.conversation_id = $1::uuid
+                WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $6 AND {% endif %}n.conversation_id = $1::uuid
                   AND n.tool_call_id = $2::text AND n.content_type = 'tool_result'
                 ORDER BY n.sequence DESC LIMIT 1
             ), conversation AS (
                 UPDATE {{ conversations }} AS c
-                SET updated_at = greatest(c.updated_at, $4::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1::uuid
+                SET updated_at = greatest(c.updated_at, $5::timestamptz)
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $6 AND {% endif %}c.id = $1::uuid
                   AND (SELECT n.metadata -> 'is_interrupt' FROM newest AS n) = 'true'
                 RETURNING c.id
             ), changed AS (
                 UPDATE {{ display_messages }} AS m
-                SET content = $3::text, metadata = m.metadata || '{"is_interrupt": false}'
+                SET content = $3::text, metadata = m.metadata || $4::jsonb
                 FROM conversation AS c, newest AS n
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = c.id AND m.sequence = n.sequence
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = c.id AND m.sequence = n.sequence
                   AND m.metadata -> 'is_interrupt' = 'true'
                 RETURNING "#, display_message_columns!(), r#"
             )
@@ -168,6 +170,7 @@ impl Store {
                 .bind(conversation_id)
                 .bind(call_id)
                 .bind(content)
+                .bind(json!({ "is_interrupt": false, IS_ERROR: is_error }))
                 .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
                 .bind(owner.id())

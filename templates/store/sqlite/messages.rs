@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::{
-    DisplayMessage, Error, MessagePage, MessagePosition, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result,
-    SearchCursor, SearchPage, ToolStatus,
+    DisplayMessage, Error, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus,
 };
+use super::super::page::Bound;
 use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::rows::display_message_columns;
@@ -63,7 +63,8 @@ impl Store {
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
-        page: MessagePage,
+        bound: Bound,
+        limit: u32,
     ) -> Result<Vec<DisplayMessage>> {
         const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
             FROM {{ display_messages }} AS m
@@ -74,19 +75,16 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1 AND m.sequence < $2
             ORDER BY m.sequence DESC LIMIT $3"#);
 
-        let (sql, bound, is_backward) = match page.from {
-            MessagePosition::First => (FORWARD, -1, false),
-            MessagePosition::Last => (BACKWARD, i64::MAX, true),
-            MessagePosition::After(sequence) => (FORWARD, sequence, false),
-            MessagePosition::Before(sequence) => (BACKWARD, sequence, true),
+        let (sql, sequence) = match bound {
+            Bound::After(sequence) => (FORWARD, sequence),
+            Bound::Before(sequence) => (BACKWARD, sequence),
         };
 {%- if group.is_some() %}
         let sql = match reach {
             Reach::Owner(_) => sql,
-            Reach::Group(_) => groups::messages(page.from),
+            Reach::Group(_) => groups::messages(bound),
         };
-        let limit = page.limit.min(MessagePage::MAX_LIMIT);
-        let query = sqlx::query_as(sql).bind(conversation_id).bind(bound).bind(limit);
+        let query = sqlx::query_as(sql).bind(conversation_id).bind(sequence).bind(limit);
         let query = match reach {
             Reach::Owner(owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
@@ -95,15 +93,15 @@ impl Store {
 {%- else %}
         let mut messages: Vec<DisplayMessage> = sqlx::query_as(sql)
             .bind(conversation_id)
-            .bind(bound)
-            .bind(page.limit.min(MessagePage::MAX_LIMIT))
+            .bind(sequence)
+            .bind(limit)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
 {%- endif %}
-        if is_backward {
+        if matches!(bound, Bound::Before(_)) {
             messages.reverse();
         }
         if messages.is_empty() {
@@ -142,7 +140,8 @@ impl Store {
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         text: &str,
-        page: SearchPage,
+        (time, id, sequence): (DateTime<Utc>, Uuid, i64),
+        limit: u32,
     ) -> Result<Vec<DisplayMessage>> {
         // LIKE is fast but ignores only the case of ASCII letters; GLOB decides.
         const SEARCH: &str = concat!("SELECT ", display_message_columns!(), r#"
@@ -151,7 +150,6 @@ impl Store {
               AND (m.inserted_at, m.conversation_id, m.sequence) < ($4, $5, $6)
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3"#);
 
-        let after = page.after.unwrap_or(SearchCursor::START);
         let caller = Arc::default();
         let mut search = self.searches.begin(&self.pool, {% if group.is_some() %}reach{% else %}owner{% endif %}, &caller).await?;
 {%- if group.is_some() %}
@@ -165,18 +163,18 @@ impl Store {
 {%- endif %}
             .bind(like_pattern(text))
             .bind(glob_pattern(text))
-            .bind(page.limit.min(SearchPage::MAX_LIMIT))
-            .bind(timestamp(after.inserted_at))
-            .bind(after.conversation_id)
+            .bind(limit)
+            .bind(timestamp(time))
+            .bind(id)
 {%- if group.is_some() %}
-            .bind(after.sequence);
+            .bind(sequence);
         let query = match reach {
             Reach::Owner(owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
         let found = query.fetch_all(&mut *search).await?;
 {%- else %}
-            .bind(after.sequence)
+            .bind(sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}

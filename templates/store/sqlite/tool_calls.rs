@@ -5,6 +5,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::super::display_message::IS_ERROR;
 use super::super::{ContentType, DisplayMessage, Error, HitlDecision, Owner, Result, ToolStatus};
 use super::conversations::touch;
 use super::rows::display_message_columns;
@@ -73,6 +74,7 @@ impl Store {
         conversation_id: Uuid,
         call_id: &str,
         content: &str,
+        is_error: bool,
     ) -> Result<DisplayMessage> {
         retry(|| async {
             let mut tx = self.begin().await?;
@@ -82,7 +84,9 @@ impl Store {
             if result.metadata.get("is_interrupt") != Some(&Value::Bool(true)) {
                 return Err(Error::Invalid("the tool result does not mark an interrupt".into()));
             }
-            result.metadata.extend([("is_interrupt".to_owned(), Value::Bool(false))]);
+            let flags = [("is_interrupt", false), (IS_ERROR, is_error)];
+            result.metadata.extend(flags.map(|(key, flag)| (key.to_owned(), Value::Bool(flag))));
+            result.is_error = is_error;
             content.clone_into(&mut result.content);
             update(&mut tx, owner, &result).await?;
             tx.commit().await?;

@@ -15,7 +15,7 @@ pub fn upcoming(schema: &mut Schema) {
     let by_archive = by_archive.into_iter().map(|name| IndexColumn { name, descending: false }).collect();
     conversations.indexes.push(Index { name: format!("{prefix}archived"), columns: by_archive, only: None });
     states.columns.push(schema::defaulted("runs", Kind::BigInteger, Default::Zero));
-    messages.columns.push(schema::defaulted("changed", Kind::BigInteger, Default::Zero));
+    messages.columns.push(schema::defaulted("marked", Kind::BigInteger, Default::Zero));
     let name = format!("{prefix}agent_runs");
     let own = [
         ("conversation_id", Kind::Uuid),
@@ -56,7 +56,7 @@ fn what_is_upcoming_is_only_added_on_sqlite() {
     -- New columns.
     ALTER TABLE "sagents_conversations" ADD COLUMN "archived_at" TEXT;
     ALTER TABLE "sagents_agent_states" ADD COLUMN "runs" INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE "sagents_display_messages" ADD COLUMN "changed" INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "marked" INTEGER NOT NULL DEFAULT 0;
 
     -- Indexes as they are from now on.
     CREATE INDEX "sagents_archived" ON "sagents_conversations" ("user_id", "archived_at", "id");
@@ -98,10 +98,10 @@ fn what_is_upcoming_is_only_added_on_sqlite() {
     );
     DROP TABLE "sagents_guard";
 
-    -- Stops, with nothing changed, if sagents_display_messages has a value of changed that would be lost.
-    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_display_messages with a value of changed that would be lost; nothing was changed" CHECK (NOT stop));
+    -- Stops, with nothing changed, if sagents_display_messages has a value of marked that would be lost.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_display_messages with a value of marked that would be lost; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
-        SELECT 1 FROM "sagents_display_messages" WHERE "changed" <> 0
+        SELECT 1 FROM "sagents_display_messages" WHERE "marked" <> 0
     );
     DROP TABLE "sagents_guard";
 
@@ -114,7 +114,7 @@ fn what_is_upcoming_is_only_added_on_sqlite() {
     -- Columns that are no more.
     ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
     ALTER TABLE "sagents_agent_states" DROP COLUMN "runs";
-    ALTER TABLE "sagents_display_messages" DROP COLUMN "changed";
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "marked";
     "#);
 }
 
@@ -138,7 +138,7 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     -- Columns as they are from now on.
     ALTER TABLE "sagents_conversations" ADD COLUMN "archived_at" TIMESTAMPTZ;
     ALTER TABLE "sagents_agent_states" ADD COLUMN "runs" BIGINT NOT NULL DEFAULT 0;
-    ALTER TABLE "sagents_display_messages" ADD COLUMN "changed" BIGINT NOT NULL DEFAULT 0;
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "marked" BIGINT NOT NULL DEFAULT 0;
 
     -- New tables, keys, checks and indexes.
     CREATE INDEX "sagents_archived" ON "sagents_conversations" ("user_id", "archived_at", "id");
@@ -185,11 +185,11 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     END
     $$;
 
-    -- Stops, with nothing changed, if sagents_display_messages has a value of changed that would be lost.
+    -- Stops, with nothing changed, if sagents_display_messages has a value of marked that would be lost.
     DO $$
     BEGIN
-        IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE "changed" <> 0) THEN
-            RAISE EXCEPTION 'there are rows in sagents_display_messages with a value of changed that would be lost; nothing was changed';
+        IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE "marked" <> 0) THEN
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with a value of marked that would be lost; nothing was changed';
         END IF;
     END
     $$;
@@ -201,7 +201,7 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     -- Columns that are no more.
     ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
     ALTER TABLE "sagents_agent_states" DROP COLUMN "runs";
-    ALTER TABLE "sagents_display_messages" DROP COLUMN "changed";
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "marked";
     "#);
 }
 
@@ -263,7 +263,7 @@ fn a_column_that_is_not_used_any_more_stays_until_somebody_drops_it() {
     -- Columns that are no more.
     ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
     ALTER TABLE "sagents_agent_states" DROP COLUMN "runs";
-    ALTER TABLE "sagents_display_messages" DROP COLUMN "changed";
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "marked";
     "#);
 }
 
