@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use database::Database;
 use matrix::conversations::*;
-use matrix::sagents::{Expect, Message, State, ToolCall};
+use matrix::sagents::{Expect, Message, State, ToolCall, ToolResult};
 use matrix::scopes::{Scope, User};
 use serde_json::{Map, json};
 use tracing::field::{Field, Visit};
@@ -178,8 +178,9 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
     let is_interrupt = Map::from_iter([("is_interrupt".to_owned(), json!(true))]);
     let waiting = NewDisplayMessage::tool_result("call_1", SECRET).metadata(is_interrupt);
     layer.append_display_message(scope, id, waiting).await?;
+    let result = ToolResult::new("call_1", "search", SECRET);
     layer
-        .resolve_interrupted_tool_result(scope, id, "call_1", SECRET)
+        .resolve_interrupted_tool_result(scope, id, &result)
         .await?;
     layer
         .complete_tool_call(scope, id, "call_1", Map::new())

@@ -4,7 +4,7 @@ mod database;
 
 use database::server::Server;
 use matrix::conversations::*;
-use matrix::sagents::{Expect, Message, State, ToolCall};
+use matrix::sagents::{Expect, Message, State, ToolCall, ToolResult};
 use matrix::scopes::{Scope, User};
 use serde_json::{Map, json};
 use sqlx::Row as _;
@@ -118,16 +118,9 @@ async fn every_call_is_one_statement() {
     let metadata = Map::from_iter([("is_interrupt".to_owned(), json!(true))]);
     let waiting = NewDisplayMessage::tool_result("call_1", "waiting").metadata(metadata);
     statements!(1, layer.append_display_message(scope, id, waiting)).unwrap();
-    statements!(
-        1,
-        layer.resolve_interrupted_tool_result(scope, id, "call_1", "42")
-    )
-    .unwrap();
-    statements!(
-        1,
-        layer.resolve_interrupted_tool_result(scope, id, "call_1", "43")
-    )
-    .unwrap_err();
+    let result = ToolResult::new("call_1", "search", "42");
+    statements!(1, layer.resolve_interrupted_tool_result(scope, id, &result)).unwrap();
+    statements!(1, layer.resolve_interrupted_tool_result(scope, id, &result)).unwrap_err();
     statements!(1, layer.clear_display_messages(scope, id)).unwrap();
 
     let (state, write_id) = (State::new(), Uuid::now_v7());
