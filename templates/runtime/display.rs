@@ -3,7 +3,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::message::{Content, ContentPart, Message, MessageStatus, PartKind, ToolCall, ToolResult};
+use super::message::{
+    Content, ContentPart, Message, MessageStatus, PartKind, ToolCall, ToolResult,
+};
 
 /// One part of a message as a page shows it. A context stores it as a display message.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -144,9 +144,8 @@ impl<P: SessionPersistence> Coordinator<P> {
         let (storage, options) = (&self.registry.persistence, &self.registry.options);
         let (state, expect) = State::load_or_new(storage, scope, context, fresh).await?;
         let run = storage.get_run(scope, context).await?;
-        let is_running = |run: &Run| {
-            run.status == RunStatus::Running && !run.is_abandoned(options.run_lease)
-        };
+        let is_running =
+            |run: &Run| run.status == RunStatus::Running && !run.is_abandoned(options.run_lease);
         let mut unsettled = Vec::new();
         if !run.as_ref().is_some_and(is_running) {
             unsettled = storage.unsettled_messages(scope, context).await?;

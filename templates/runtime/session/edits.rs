@@ -13,9 +13,15 @@ const TITLE: &str = "conversation_title";
 /// A change that a reload does not lose.
 pub(super) enum Edit {
     /// A message is appended.
-    Push { id: Uuid, message: Arc<Message> },
+    Push {
+        id: Uuid,
+        message: Arc<Message>,
+    },
     /// The result of a tool replaces its placeholder, or is appended as a message with this id.
-    Result { id: Uuid, result: ToolResult },
+    Result {
+        id: Uuid,
+        result: ToolResult,
+    },
     /// These results replace their placeholders.
     Resolve(Vec<ToolResult>),
     Title(String),
@@ -107,11 +113,7 @@ impl Edits {
 
     /// Makes all changes again on a state that was loaded. `next` returns their new numbers. Returns
     /// the messages that were displayed as unsaved and that the loaded state has.
-    pub fn apply_again(
-        &mut self,
-        state: &mut State,
-        mut next: impl FnMut() -> u64,
-    ) -> Vec<Uuid> {
+    pub fn apply_again(&mut self, state: &mut State, mut next: impl FnMut() -> u64) -> Vec<Uuid> {
         let (again, known) = std::mem::take(&mut self.0)
             .into_iter()
             .partition::<Vec<_>, _>(|unsaved| unsaved.edit.apply(state));
@@ -124,7 +126,8 @@ impl Edits {
 
     /// Takes a message back that was appended.
     pub fn take_back(&mut self, id: Uuid, state: &mut State) {
-        self.0.retain(|unsaved| unsaved.edit.message_id() != Some(id));
+        self.0
+            .retain(|unsaved| unsaved.edit.message_id() != Some(id));
         if let Some(position) = state.messages.position(id) {
             drop(state.messages.remove(position));
         }
@@ -137,5 +140,7 @@ impl Edits {
 
 fn shown_ids(edits: &[Unsaved]) -> Vec<Uuid> {
     let shown = edits.iter().filter(|unsaved| unsaved.is_shown);
-    shown.filter_map(|unsaved| unsaved.edit.message_id()).collect()
+    shown
+        .filter_map(|unsaved| unsaved.edit.message_id())
+        .collect()
 }

@@ -151,10 +151,7 @@ fn as_items<S: Serializer>(message: &Message, serializer: S) -> Result<S::Ok, S:
     serializer.collect_seq(display_items(message))
 }
 
-fn as_message<S: Serializer, E>(
-    error: &SessionError<E>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn as_message<S: Serializer, E>(error: &SessionError<E>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(match error {
         SessionError::Storage(_) => "the storage failed",
         SessionError::TimedOut => "the storage did not reply in time",
@@ -172,10 +169,7 @@ fn as_milliseconds<S: Serializer>(
 }
 
 #[expect(clippy::ref_option, reason = "the signature that serde asks for")]
-fn as_whether<S: Serializer>(
-    state: &Option<Arc<State>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn as_whether<S: Serializer>(state: &Option<Arc<State>>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bool(state.is_some())
 }
 

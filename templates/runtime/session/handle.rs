@@ -121,7 +121,11 @@ impl<P: SessionPersistence> AgentSession<P> {
     /// the message is neither in the agent state nor displayed. If the failure is transient, also
     /// [`SessionError::TimedOut`], the session keeps the message and retries; a call with the same
     /// id waits for it again. [`SessionError::Ended`] if the session has ended.
-    pub async fn send(&self, message_id: Uuid, message: Message) -> Result<Vec<P::DisplayMessage>, P> {
+    pub async fn send(
+        &self,
+        message_id: Uuid,
+        message: Message,
+    ) -> Result<Vec<P::DisplayMessage>, P> {
         self.ask(
             |session, reply| session.send(message_id, message, reply),
             |written| match written {

@@ -59,12 +59,19 @@ pub(super) struct SessionState<M, E> {
     waiting_reloads: Vec<Reply<Option<Arc<State>>, E>>,
     waiting_shutdowns: Vec<Reply<(), E>>,
     pub(super) used_at: Instant,
-    shutting_down: bool,
-    ended: bool,
-    /// The session ended without [`Step::End`]: the storage panicked, or the runtime shut down.
-    aborted: bool,
+    life: Life,
     /// The conversation is gone.
     deleted: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Running,
+    /// It ends when everything is stored.
+    ShuttingDown,
+    Ended,
+    /// It ended without [`Step::End`]: the storage panicked, or the runtime shut down.
+    Aborted,
 }
 
 /// What a session finds when it starts.
@@ -134,9 +141,7 @@ impl<M, E> SessionState<M, E> {
             waiting_reloads: Vec::new(),
             waiting_shutdowns: Vec::new(),
             used_at: now,
-            shutting_down: false,
-            ended: false,
-            aborted: false,
+            life: Life::Running,
             deleted: false,
         };
         state.settle(unsettled);
@@ -176,7 +181,11 @@ impl<M, E> SessionState<M, E> {
     }
 
     pub fn has_ended(&self) -> bool {
-        self.ended
+        matches!(self.life, Life::Ended | Life::Aborted)
+    }
+
+    fn is_shutting_down(&self) -> bool {
+        self.life == Life::ShuttingDown
     }
 
     pub fn is_deleted(&self) -> bool {
@@ -185,7 +194,7 @@ impl<M, E> SessionState<M, E> {
 
     /// Restarts the inactivity timeout, or fails if the session ended or is shutting down.
     pub fn touch(&mut self, now: Instant) -> Result<&mut Self, SessionError<E>> {
-        if self.ended || self.shutting_down || self.deleted {
+        if self.life != Life::Running || self.deleted {
             return Err(SessionError::Ended);
         }
         self.used_at = now;
@@ -267,12 +276,12 @@ impl<M, E> SessionState<M, E> {
     /// Ends the session when everything is stored, and replies then.
     pub fn shutdown(&mut self, reply: Reply<(), E>) {
         self.waiting_shutdowns.push(reply);
-        if self.ended {
+        if self.has_ended() {
             self.reply_to_shutdowns();
             return;
         }
         self.runs.cancel();
-        self.shutting_down = true;
+        self.life = Life::ShuttingDown;
         self.unblock();
         self.skip_backoff();
     }
@@ -304,7 +313,7 @@ impl<M, E> SessionState<M, E> {
     /// It saves only if it has its turn.
     pub fn next_step(&mut self, now: Instant, has_handles: bool, has_turn: bool) -> Step {
         if self.deleted {
-            self.ended = true;
+            self.life = Life::Ended;
             return Step::End;
         }
         let inactive_at = self
@@ -313,7 +322,7 @@ impl<M, E> SessionState<M, E> {
             .filter(|_| !self.runs.is_active());
         let inactive_at = inactive_at.and_then(|timeout| self.used_at.checked_add(timeout));
         let is_inactive = inactive_at.is_some_and(|at| at <= now);
-        let is_ending = self.shutting_down || !has_handles || is_inactive;
+        let is_ending = self.is_shutting_down() || !has_handles || is_inactive;
         if is_ending {
             self.close_drafts();
             let handed_over = self.runs.hand_over();
@@ -353,7 +362,7 @@ impl<M, E> SessionState<M, E> {
             (Some(_), write) => Step::Queue(write, until),
             (None, Some(write)) => Step::Write(write),
             (None, None) if ends => {
-                self.ended = true;
+                self.life = Life::Ended;
                 Step::End
             }
             (None, None) => Step::Wait(until),
@@ -449,14 +458,16 @@ impl<M, E> SessionState<M, E> {
             return;
         }
         let edits = &self.edits;
-        let refused = self.writes.refuse(&error, |write| {
-            matches!(write, PendingWrite::Message { id, is_sent: true, .. } if edits.contains(*id))
-        });
+        let refused = self.writes.refuse(
+            &error,
+            |write| matches!(write, PendingWrite::Message { id, is_sent: true, .. } if edits.contains(*id)),
+        );
         if refused.is_empty() {
             return;
         }
         for id in refused {
-            self.edits.take_back(id, Arc::make_mut(&mut self.agent_state));
+            self.edits
+                .take_back(id, Arc::make_mut(&mut self.agent_state));
         }
         if self.edits.is_empty() && self.lost_by_reload <= self.saved {
             // It is again what was loaded or saved.
@@ -522,7 +533,7 @@ impl<M, E> SessionState<M, E> {
         now: Instant,
         has_handles: bool,
     ) -> Option<(Revision, Option<Arc<State>>)> {
-        if !self.must_reload(self.shutting_down || !has_handles) {
+        if !self.must_reload(self.is_shutting_down() || !has_handles) {
             return None;
         }
         self.reloads += 1;
@@ -596,7 +607,7 @@ impl<M, E> SessionState<M, E> {
         for waiting in self.waiting_reloads.drain(..) {
             reply(Some(waiting), Err(error.clone()));
         }
-        if failure == Failure::Transient && self.must_reload(self.shutting_down) {
+        if failure == Failure::Transient && self.must_reload(self.is_shutting_down()) {
             self.writes.save_delayed(error);
             return Some(self.save_backoff.start(now, &self.options, self.jitter));
         }
@@ -610,8 +621,9 @@ impl<M, E> SessionState<M, E> {
     /// Ends the session, even if something is not stored. Returns the agent state if it has unsaved
     /// changes.
     pub fn end(&mut self) -> Option<Arc<State>> {
-        self.aborted = !self.ended;
-        self.ended = true;
+        if self.life != Life::Ended {
+            self.life = Life::Aborted;
+        }
         self.runs.cancel();
         self.waiting_saves.fail(&SessionError::Ended);
         self.waiting_reloads.clear();
@@ -629,7 +641,7 @@ impl<M, E> SessionState<M, E> {
         if let Some(error) = &self.blocked_by {
             return Err(error.clone());
         }
-        if self.aborted && self.is_pending() {
+        if self.life == Life::Aborted && self.is_pending() {
             return Err(self.last_error().unwrap_or(SessionError::Ended));
         }
         self.writes

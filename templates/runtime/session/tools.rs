@@ -166,7 +166,11 @@ impl<P: SessionPersistence> AgentSession<P> {
         let run_id = Uuid::now_v7();
         let guard = RunGuard::new(self, run_id);
         let begun = self.ask(
-            |session, reply| session.writes.push(PendingWrite::BeginRun(run_id), Some(reply)),
+            |session, reply| {
+                session
+                    .writes
+                    .push(PendingWrite::BeginRun(run_id), Some(reply))
+            },
             |written| match written {
                 Written::Run(begun) => Some(begun),
                 _ => None,

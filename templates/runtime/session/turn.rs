@@ -126,20 +126,26 @@ impl<M, E> SessionState<M, E> {
     /// The result of a call, in place of its placeholder or as a message.
     pub fn tool_result(&mut self, result: ToolResult) {
         let existing = self.agent_state.result_of(&result.tool_call_id);
-        let resolves = existing.is_some_and(|existing| existing.is_interrupt);
+        let has_placeholder = existing.is_some_and(|existing| existing.is_interrupt);
         let status = if result.is_error {
             ToolStatus::Failed
         } else {
             ToolStatus::Completed
         };
-        let finish = PendingWrite::finish(&result, status, resolves);
         let id = Uuid::now_v7();
-        let message = Arc::new(Message::tool_results([result.clone()]));
-        let changed = self.edit(Edit::Result { id, result });
-        if changed && !resolves {
-            self.display(id, message);
+        let edit = Edit::Result {
+            id,
+            result: result.clone(),
+        };
+        if self.edit(edit) && !has_placeholder {
+            let message = Message::tool_results([result.clone()]);
+            self.display(id, Arc::new(message));
         }
-        self.write(finish);
+        self.write(PendingWrite::Finish {
+            result,
+            status,
+            has_placeholder,
+        });
     }
 
     /// Changes the agent state, and the display messages of the interrupts that the change resolves.
@@ -151,8 +157,11 @@ impl<M, E> SessionState<M, E> {
         let resolved = results.filter(|(old, new)| old.is_interrupt && !new.is_interrupt);
         let resolved: Vec<_> = resolved.map(|(_, result)| result.clone()).collect();
         for result in &resolved {
-            let finish = PendingWrite::finish(result, ToolStatus::Cancelled, true);
-            self.write(finish);
+            self.write(PendingWrite::Finish {
+                result: result.clone(),
+                status: ToolStatus::Cancelled,
+                has_placeholder: true,
+            });
         }
         let _ = self.edit(Edit::Resolve(resolved));
     }

@@ -9,8 +9,7 @@ use super::SessionError;
 use super::task::{Session, failure};
 use super::writes::{PendingWrite, Written};
 
-type WriteResult<T, P> =
-    Result<T, SessionError<<P as super::AgentPersistence>::Error>>;
+type WriteResult<T, P> = Result<T, SessionError<<P as super::AgentPersistence>::Error>>;
 
 impl<P: SessionPersistence> Session<P> {
     /// Makes the calls of a write.
@@ -43,17 +42,17 @@ impl<P: SessionPersistence> Session<P> {
                 Written::Items(vec![self.in_time(call).await?])
             }
             PendingWrite::Finish {
-                call_id,
-                status,
                 result,
+                status,
+                has_placeholder,
             } => {
-                let mut items = Vec::new();
-                let call =
-                    storage.change_tool_call(scope, context, call_id, *status, Map::new());
-                items.extend(if_allowed::<P, _>(self.in_time(call).await)?);
-                if let Some((content, is_error)) = result {
-                    let call =
-                        storage.resolve_tool_result(scope, context, call_id, content, *is_error);
+                let call_id = &result.tool_call_id;
+                let call = storage.change_tool_call(scope, context, call_id, *status, Map::new());
+                let mut items: Vec<_> = if_allowed::<P, _>(self.in_time(call).await)?
+                    .into_iter()
+                    .collect();
+                if *has_placeholder {
+                    let call = storage.resolve_tool_result(scope, context, result);
                     items.extend(if_allowed::<P, _>(self.in_time(call).await)?);
                 }
                 Written::Items(items)
@@ -120,11 +119,7 @@ impl<P: SessionPersistence> Session<P> {
     }
 
     /// Whether the conversation of a write that failed is gone.
-    pub async fn is_deleted(
-        &self,
-        write: &PendingWrite,
-        error: &SessionError<P::Error>,
-    ) -> bool {
+    pub async fn is_deleted(&self, write: &PendingWrite, error: &SessionError<P::Error>) -> bool {
         if !is_missing::<P>(error) {
             return false;
         }
@@ -132,7 +127,10 @@ impl<P: SessionPersistence> Session<P> {
             return true;
         }
         // The call may be missing, and not the conversation.
-        let run = self.registry.persistence.get_run(&self.scope, &self.context);
+        let run = self
+            .registry
+            .persistence
+            .get_run(&self.scope, &self.context);
         self.in_time(run)
             .await
             .is_err_and(|error| is_missing::<P>(&error))

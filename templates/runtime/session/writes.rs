@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::super::message::{Content, Message, ToolResult};
+use super::super::message::{Message, ToolResult};
 use super::super::run::{BeginRun, RunSignal, RunStatus};
 use super::super::turn::{Claim, Decided, Decision, Delivery, ToolStatus};
 use super::backoff::Backoff;
@@ -34,9 +34,9 @@ pub(super) enum PendingWrite {
     },
     /// The call of a result ends, unless it has ended. A placeholder becomes the result.
     Finish {
-        call_id: String,
+        result: ToolResult,
         status: ToolStatus,
-        result: Option<(String, bool)>,
+        has_placeholder: bool,
     },
     Claim {
         call_id: String,
@@ -62,17 +62,6 @@ pub(super) enum PendingWrite {
 }
 
 impl PendingWrite {
-    /// The call of this result ends.
-    pub fn finish(result: &ToolResult, status: ToolStatus, resolves: bool) -> Self {
-        let content = result.content.as_ref().map(Content::text);
-        let resolved = (content.unwrap_or_default(), result.is_error);
-        Self::Finish {
-            call_id: result.tool_call_id.clone(),
-            status,
-            result: resolves.then_some(resolved),
-        }
-    }
-
     pub fn message_id(&self) -> Option<Uuid> {
         match self {
             Self::Message { id, .. } => Some(*id),
@@ -83,8 +72,8 @@ impl PendingWrite {
     /// The call that it is about. An error may then be about the call, and not the conversation.
     pub fn call_id(&self) -> Option<&str> {
         match self {
+            Self::Finish { result, .. } => Some(&result.tool_call_id),
             Self::Tool { call_id, .. }
-            | Self::Finish { call_id, .. }
             | Self::Claim { call_id, .. }
             | Self::Decide { call_id, .. } => Some(call_id),
             _ => None,
@@ -218,7 +207,7 @@ impl<M, E> Writes<M, E> {
     /// Whether this is the first one.
     pub fn is_first(&self, write: &PendingWrite) -> bool {
         let first = self.queue.front();
-        first.is_some_and(|first| std::ptr::eq(&*first.write, write))
+        first.is_some_and(|first| std::ptr::eq(Arc::as_ptr(&first.write), write))
     }
 
     /// The number of writes so far, done or not.
