@@ -172,7 +172,7 @@
 //!
 //! let chat = conversations.create_conversation(&scope, NewConversation::new()).await?;
 //! let coordinator = Coordinator::new(conversations.clone());
-//! let session = coordinator.start(scope.clone(), chat.id).await?;
+//! let session = coordinator.start(&scope, chat.id).await?;
 //! session.add_message(Message::user("What shall I wear?"))?;
 //! run(&session, 1).await?;
 //! let ended = coordinator.shutdown(std::time::Duration::from_secs(10)).await;
@@ -180,7 +180,7 @@
 //!
 //! // The application was restarted.
 //! let coordinator = Coordinator::new(conversations.clone());
-//! let session = coordinator.start(scope.clone(), chat.id).await?;
+//! let session = coordinator.start(&scope, chat.id).await?;
 //! run(&session, 10).await?;
 //! session.shutdown().await?;
 //!

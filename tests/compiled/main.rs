@@ -211,6 +211,7 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("tests/sessions/messages.rs", include_str!("hosts/tests/sessions/messages.rs")),
         ("tests/sessions/running.rs", include_str!("hosts/tests/sessions/running.rs")),
         ("tests/sessions/saving.rs", include_str!("hosts/tests/sessions/saving.rs")),
+        ("tests/sessions/turns.rs", include_str!("hosts/tests/sessions/turns.rs")),
         ("tests/states.rs", &include_str!("hosts/tests/states.rs").replace("// {{ guide }}\n", &guide())),
         ("tests/storage/mod.rs", include_str!("hosts/tests/storage.rs")),
         ("tests/strategies/mod.rs", include_str!("../runtime/strategies.rs")),

@@ -141,7 +141,7 @@ async fn the_process_that_is_killed() {
         let coordinator = coordinator.clone();
         let id = Uuid::try_parse(id).unwrap();
         work.spawn(async move {
-            let session = coordinator.start(scope(), id).await.unwrap();
+            let session = coordinator.start(&scope(), id).await.unwrap();
             loop {
                 let number = session.change(grow).unwrap();
                 println!("reported {index} made {number}");
