@@ -59,7 +59,8 @@ impl Default for SessionOptions {
 impl SessionOptions {
     pub(super) fn renew_interval(&self) -> Duration {
         // The time after it must be a valid `Instant`.
-        (self.run_lease / 3).min(Duration::from_secs(100_000))
+        let (shortest, longest) = (Duration::from_millis(100), Duration::from_secs(100_000));
+        (self.run_lease / 3).clamp(shortest, longest)
     }
 
     /// The delay before the next retry. `jitter` keeps sessions that failed together apart.

@@ -53,6 +53,9 @@ pub(super) struct SessionState<M, E> {
     pub(super) writes: Writes<M, E>,
     pub(super) drafts: Drafts,
     pub(super) runs: Runs,
+    /// The messages that are displayed and that the agent state did not have when the session
+    /// started.
+    unknown: Vec<Uuid>,
     /// The `interrupted` flag of the conversation, if it is known.
     interrupted: Option<bool>,
     waiting_saves: Saves<E>,
@@ -136,6 +139,7 @@ impl<M, E> SessionState<M, E> {
             writes: Writes::new(),
             drafts: Drafts::default(),
             runs: Runs::waiting(waiting_run),
+            unknown: Vec::new(),
             interrupted: None,
             waiting_saves: Saves::new(),
             waiting_reloads: Vec::new(),
@@ -144,6 +148,8 @@ impl<M, E> SessionState<M, E> {
             life: Life::Running,
             deleted: false,
         };
+        let unknown = unsettled.iter().filter(|(_, delivery)| *delivery == Delivery::Unknown);
+        state.unknown = unknown.map(|(id, _)| *id).collect();
         state.settle(unsettled);
         state.display_undisplayed();
         state
@@ -583,7 +589,13 @@ impl<M, E> SessionState<M, E> {
             *changes
         };
         let state = Arc::make_mut(&mut self.agent_state);
-        let known = self.edits.apply_again(state, next);
+        // A process that was killed may have sent its save before.
+        let is_unknown = |id: &Uuid| state.messages.position(*id).is_none();
+        let (unknown, mut known) = std::mem::take(&mut self.unknown)
+            .into_iter()
+            .partition::<Vec<_>, _>(is_unknown);
+        self.unknown = unknown;
+        known.extend(self.edits.apply_again(state, next));
         if self.changes > self.saved {
             self.changed_at = Some(now);
         }
