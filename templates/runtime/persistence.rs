@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::message::Message;
+use super::message::{Message, ToolResult};
 use super::run::{BeginRun, Run, RunSignal, RunStatus};
 use super::serializer::ReadError;
 use super::state::State;
@@ -135,9 +135,7 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
         &self,
         scope: &Self::Scope,
         context: &LoadContext,
-        call_id: &str,
-        content: &str,
-        is_error: bool,
+        result: &ToolResult,
     ) -> impl Future<Output = Result<Self::DisplayMessage, Self::Error>> + Send;
 
     /// Begins a run, unless another one was renewed within the lease. A run that waits for a person

@@ -14,7 +14,7 @@ use crate::sagents::session::Coordinator;
 use crate::sagents::stored::SavePoint;
 use crate::sagents::{
     AgentPersistence, BeginRun, Claim, Decided, Decision, Delivery, Expect, Failure, LoadContext, Loaded, Message,
-    PersistContext, Revision, Run, RunSignal, RunStatus, SessionPersistence, State, ToolStatus,
+    PersistContext, Revision, Run, RunSignal, RunStatus, SessionPersistence, State, ToolResult, ToolStatus,
 };
 
 /// A storage that records what it is asked to write.
@@ -114,14 +114,7 @@ impl SessionPersistence for Arc<Storage> {
         Ok(Decided::Claimed(()))
     }
 
-    async fn resolve_tool_result(
-        &self,
-        (): &(),
-        _: &LoadContext,
-        _: &str,
-        _: &str,
-        _: bool,
-    ) -> Result<(), Infallible> {
+    async fn resolve_tool_result(&self, (): &(), _: &LoadContext, _: &ToolResult) -> Result<(), Infallible> {
         Ok(())
     }
 

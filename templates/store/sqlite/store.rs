@@ -7,6 +7,7 @@
 #![allow(unused_variables, reason = "conversations have no owner here")]
 {%- endif %}
 
+mod changes;
 mod conversations;
 {%- if group.is_some() %}
 mod groups;
@@ -14,6 +15,7 @@ mod groups;
 mod lease;
 mod messages;
 mod rows;
+mod runs;
 mod states;
 mod tool_calls;
 
