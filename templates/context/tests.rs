@@ -494,9 +494,10 @@ async fn a_tool_call_is_claimed_and_decided_by_one_caller() {
             _ => Decision::Reject { reason: Some(n.to_string()) },
         };
         callers.spawn(async move {
+            let scope = alice();
             for _ in 0..2 {
                 let decide =
-                    conversations.decide_tool_call(&alice(), id, "call_1", &decision, claim);
+                    conversations.decide_tool_call(&scope, id, "call_1", &decision, claim);
                 if let Decided::Already(other, call) = decide.await.unwrap() {
                     return (other, call.status, false);
                 }
@@ -564,10 +565,9 @@ async fn a_draft_becomes_a_whole_message_and_readers_get_every_change() {
     let mut watch = db.watch(&alice(), id, ChangeCursor::START).unwrap();
     watch = watch.interval(Duration::from_millis(10));
     assert_eq!(watch.next().await.unwrap().len(), 2);
-    let (appended, seen) = tokio::join!(
-        db.append_display_message(&alice(), id, NewDisplayMessage::text(Role::User, "And then?")),
-        watch.next()
-    );
+    let (scope, message) = (alice(), NewDisplayMessage::text(Role::User, "And then?"));
+    let append = db.append_display_message(&scope, id, message);
+    let (appended, seen) = tokio::join!(append, watch.next());
     assert_eq!(seen.unwrap(), [appended.unwrap()]);
     db.delete_conversation(&alice(), id).await.unwrap();
     assert_not_found!(watch.next());
@@ -607,7 +607,7 @@ async fn what_a_killed_process_left_is_settled() {
 
 #[tokio::test]
 async fn a_conversation_has_one_run_at_a_time() {
-    const LEASE: Duration = Duration::from_secs(60);
+    const LEASE: Duration = Duration::from_secs(45);
 
     let db = Database::new().await;
     let id = db.conversation().await;

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::super::{ChangeCursor, DisplayMessage, Error, {% if group.is_some() %}Reach{% else %}Owner{% endif %}, Result};
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::Store;
-use super::rows::display_message_columns;
+use super::rows::{display_message_columns, joined_display_message};
 
 impl Store {
     /// At most `limit` display messages behind a position, by the number of their change.
@@ -16,52 +16,60 @@ impl Store {
         after: ChangeCursor,
         limit: u32,
     ) -> Result<Vec<DisplayMessage>> {
+        // The left join tells a conversation without changes from one that does not exist.
         const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
-            FROM (
-                SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1
-                  AND m.changed = 0 AND m.sequence > $3
-                ORDER BY m.sequence LIMIT $4
-            )
-            UNION ALL
-            SELECT "#, display_message_columns!(), r#"
-            FROM (
-                SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1 AND m.changed > $2
-                ORDER BY m.changed, m.sequence LIMIT $4
-            )
-            ORDER BY changed, sequence LIMIT $4"#);
+            FROM {{ conversations }} AS c
+            LEFT JOIN (
+                (
+                    SELECT "#, display_message_columns!(), r#"
+                    FROM {{ display_messages }} AS m
+                    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1::uuid
+                      AND m.changed = 0 AND m.sequence > $3::bigint
+                    ORDER BY m.sequence LIMIT $4::bigint
+                )
+                UNION ALL
+                (
+                    SELECT "#, display_message_columns!(), r#"
+                    FROM {{ display_messages }} AS m
+                    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1::uuid
+                      AND m.changed > $2::bigint
+                    ORDER BY m.changed, m.sequence LIMIT $4::bigint
+                )
+            ) AS m ON TRUE
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1::uuid
+            ORDER BY m.changed, m.sequence LIMIT $4::bigint"#);
 {% if group.is_some() %}
         let sql = match reach {
             Reach::Owner(_) => SELECT,
             Reach::Group(_) => groups::CHANGES,
         };
-        let query = sqlx::query_as(sql)
+        let query = sqlx::query(sql)
             .bind(conversation_id)
             .bind(after.changed())
             .bind(after.sequence())
-            .bind(limit);
+            .bind(i64::from(limit));
         let query = match reach {
             Reach::Owner(owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
-        let messages: Vec<DisplayMessage> = query.fetch_all(&self.pool).await?;
+        let rows = query.fetch_all(&self.pool).await?;
 {%- else %}
-        let messages: Vec<DisplayMessage> = sqlx::query_as(SELECT)
+        let rows = sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(after.changed())
             .bind(after.sequence())
-            .bind(limit)
+            .bind(i64::from(limit))
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
 {%- endif %}
-        if messages.is_empty() {
-            drop(self.get_conversation({% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id).await?);
+        if rows.is_empty() {
+            return Err(Error::NotFound);
         }
-        Ok(messages)
+        let messages = rows.iter().filter_map(|row| joined_display_message(row).transpose());
+        Ok(messages.collect::<sqlx::Result<_>>()?)
     }
 
     /// The number of the last change, and the next sequence: earlier versions of this code count no
@@ -70,7 +78,7 @@ impl Store {
         const SELECT: &str = r#"
             SELECT c.last_change, c.next_sequence
             FROM {{ conversations }} AS c
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
 {%- if group.is_some() %}
 
         let query = match reach {

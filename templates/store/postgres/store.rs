@@ -12,6 +12,7 @@
 #![allow(unused_variables, reason = "conversations have no owner here")]
 {%- endif %}
 
+mod changes;
 mod conversations;
 {%- if group.is_some() %}
 mod groups;
@@ -19,6 +20,7 @@ mod groups;
 mod lease;
 mod messages;
 mod rows;
+mod runs;
 mod states;
 mod tool_calls;
 

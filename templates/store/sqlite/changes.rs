@@ -29,8 +29,7 @@ impl Store {
                 SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
                 WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1 AND m.changed > $2
                 ORDER BY m.changed, m.sequence LIMIT $4
-            )
-            ORDER BY changed, sequence LIMIT $4"#);
+            )"#);
 {% if group.is_some() %}
         let sql = match reach {
             Reach::Owner(_) => SELECT,
@@ -45,9 +44,9 @@ impl Store {
             Reach::Owner(owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
-        let messages: Vec<DisplayMessage> = query.fetch_all(&self.pool).await?;
+        let mut messages: Vec<DisplayMessage> = query.fetch_all(&self.pool).await?;
 {%- else %}
-        let messages: Vec<DisplayMessage> = sqlx::query_as(SELECT)
+        let mut messages: Vec<DisplayMessage> = sqlx::query_as(SELECT)
             .bind(conversation_id)
             .bind(after.changed())
             .bind(after.sequence())
@@ -61,6 +60,8 @@ impl Store {
         if messages.is_empty() {
             drop(self.get_conversation({% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id).await?);
         }
+        messages.sort_by_key(|message| (message.changed, message.sequence));
+        messages.truncate(limit as usize);
         Ok(messages)
     }
 

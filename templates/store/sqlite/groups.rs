@@ -194,8 +194,7 @@ pub(super) const CHANGES: &str = concat!(r#"
         WHERE m.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
           AND m.conversation_id = $1 AND m.changed > $2
         ORDER BY m.changed, m.sequence LIMIT $4
-    )
-    ORDER BY changed, sequence LIMIT $4"#);
+    )"#);
 
 pub(super) const LAST_CHANGE: &str = r#"
     SELECT c.last_change, c.next_sequence FROM {{ conversations }} AS c
