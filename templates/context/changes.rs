@@ -1,10 +1,13 @@
 //! The calls that follow what happens to display messages, whichever process writes them.
 
 use std::fmt;
+use std::future::pending;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::time::timeout;
 use tracing::instrument;
 use uuid::Uuid;
 
@@ -31,7 +34,8 @@ impl {{ context }} {
         self.read_changes(&scope.reach()?, conversation_id, after, limit).await
     }
 
-    /// Waits for display messages that are new or changed since a position.
+    /// Waits for display messages that are new or changed since a position. Changes by this process are
+    /// noticed at once, those by others within a second.
     ///
     /// # Errors
     ///
@@ -43,12 +47,13 @@ impl {{ context }} {
         after: ChangeCursor,
     ) -> Result<Watch> {
         Ok(Watch {
-            context: self.clone(),
             reach: scope.reach()?,
             conversation_id,
             cursor: after,
             seen: None,
-            interval: Watch::INTERVAL,
+            signals: self.store.subscribe(),
+            interval: self.store.interval(),
+            context: self.clone(),
         })
     }
 
@@ -174,14 +179,15 @@ pub struct Watch {
     cursor: ChangeCursor,
     /// Where the conversation was when its changes were read last.
     seen: Option<(i64, i64)>,
+    signals: Signals,
     interval: Duration,
 }
 
-impl Watch {
-    /// How often it looks for changes, if nothing else is [set](Self::interval): every second.
-    pub const INTERVAL: Duration = Duration::from_secs(1);
+/// The conversations that change; nil if it may be any.
+pub(super) type Signals = broadcast::Receiver<Uuid>;
 
-    /// Sets how often it looks for changes. That is one read of one row.
+impl Watch {
+    /// Sets how often it looks for changes by other processes. That is one read of one row.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
@@ -198,7 +204,8 @@ impl Watch {
         loop {
             let place = self.context.store.last_change(&self.reach, self.conversation_id).await?;
             if self.seen == Some(place) {
-                tokio::time::sleep(self.interval).await;
+                // Looks again after the interval.
+                let _ = timeout(self.interval, self.signal()).await;
                 continue;
             }
             let read = self.context.read_changes(&self.reach, self.conversation_id, self.cursor, 100);
@@ -215,5 +222,16 @@ impl Watch {
     #[must_use]
     pub fn cursor(&self) -> ChangeCursor {
         self.cursor
+    }
+
+    /// Waits until the conversation may have changed.
+    async fn signal(&mut self) {
+        loop {
+            match self.signals.recv().await {
+                Ok(id) if id != self.conversation_id && !id.is_nil() => {}
+                Ok(_) | Err(RecvError::Lagged(_)) => return,
+                Err(RecvError::Closed) => pending().await,
+            }
+        }
     }
 }

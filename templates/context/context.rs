@@ -142,6 +142,17 @@ impl {{ context }} {
         &self.store.pool
     }
 
+    /// Tells [watches](Self::watch) of other processes at once what this one changes, and is told by
+    /// them, where the database can do that: with `NOTIFY` on `PostgreSQL`, which takes one connection
+    /// of the pool and does not work behind `PgBouncer` in transaction mode. `SQLite` cannot. The
+    /// notifications have the id of the conversation and no content.
+    #[must_use]
+    pub fn with_notifications(self) -> Self {
+        Self {
+            store: self.store.with_notifications(),
+        }
+    }
+
     /// Creates a conversation. Repeating the call with the same id stores nothing and returns the
     /// existing conversation.
     ///

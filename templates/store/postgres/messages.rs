@@ -24,7 +24,7 @@ impl Store {
         conversation_id: Uuid,
         message: &NewDisplayMessage,
     ) -> Result<DisplayMessage> {
-        retry(|| async {
+        let stored: DisplayMessage = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
             let connection = lease.connection();
             let stored = match append(connection, owner, conversation_id, message, Delivery::Stored).await {
@@ -38,7 +38,9 @@ impl Store {
             lease.end();
             stored
         })
-        .await
+        .await?;
+        self.announce(conversation_id, stored.changed).await;
+        Ok(stored)
     }
 
     /// Stores the items of one message. Those that exist are returned as they are, except texts that
@@ -164,8 +166,9 @@ impl Store {
             Ok(stored)
         })
         .await?;
-        if stored.is_empty() {
-            drop(self.get_conversation({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id).await?);
+        match stored.iter().map(|row| row.changed).max() {
+            Some(number) => self.announce(conversation_id, number).await,
+            None => drop(self.get_conversation({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id).await?),
         }
         Ok(stored)
     }
@@ -230,7 +233,7 @@ impl Store {
 
         let ids: Vec<_> = messages.iter().map(|(id, _)| *id).collect();
         let deliveries: Vec<_> = messages.iter().map(|(_, delivery)| delivery.as_stored()).collect();
-        retry(|| async {
+        let settled: Vec<DisplayMessage> = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
             let settled = sqlx::query_as(SETTLE)
                 .bind(conversation_id)
@@ -245,7 +248,11 @@ impl Store {
             lease.end();
             Ok(settled)
         })
-        .await
+        .await?;
+        if let Some(row) = settled.first() {
+            self.announce(conversation_id, row.changed).await;
+        }
+        Ok(settled)
     }
 
     pub(crate) async fn load_display_messages(

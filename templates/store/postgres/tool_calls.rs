@@ -102,6 +102,9 @@ impl Store {
             })
             .await?;
             let (call, is_changed) = (DisplayMessage::from_row(&row)?, row.try_get("is_changed")?);
+            if is_changed {
+                self.announce(conversation_id, call.changed).await;
+            }
             if is_changed || !edit.applies_to(&call) {
                 return Ok((call, is_changed));
             }
@@ -143,7 +146,7 @@ impl Store {
             FROM newest AS n LEFT JOIN changed AS m ON TRUE"#);
         const NO_INTERRUPT: &str = "the tool result does not mark an interrupt";
 
-        retry(|| async {
+        let result = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
             let row = sqlx::query(RESOLVE)
                 .bind(conversation_id)
@@ -160,6 +163,8 @@ impl Store {
             let result = joined_display_message(&row.ok_or(Error::NotFound)?)?;
             result.ok_or_else(|| Error::Invalid(NO_INTERRUPT.into()))
         })
-        .await
+        .await?;
+        self.announce(conversation_id, result.changed).await;
+        Ok(result)
     }
 }

@@ -1,13 +1,31 @@
 //! The statements that read what changed.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
+use super::super::changes::Signals;
 use super::super::{ChangeCursor, DisplayMessage, Error, {% if group.is_some() %}Reach{% else %}Owner{% endif %}, Result};
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::Store;
 use super::rows::display_message_columns;
 
 impl Store {
+    /// Which conversations are changed by this process.
+    pub(crate) fn subscribe(&self) -> Signals {
+        self.signals.subscribe()
+    }
+
+    /// How often a watch looks for changes by other processes.
+    pub(crate) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    pub(super) fn announce(&self, conversation_id: Uuid) {
+        // Without watches there is nobody to tell.
+        drop(self.signals.send(conversation_id));
+    }
+
     /// At most `limit` display messages behind a position, by the number of their change.
     pub(crate) async fn changes(
         &self,

@@ -28,6 +28,7 @@ impl Store {
             let stored = insert(&mut tx, owner, conversation_id, &[message], Delivery::Stored).await?;
             if let Some(mut stored) = stored {
                 tx.commit().await?;
+                self.announce(conversation_id);
                 return stored.pop().ok_or(Error::NotFound);
             }
             // It exists: return the sequence that was taken.
@@ -57,6 +58,7 @@ impl Store {
             if delivery != Delivery::Draft && !all.is_empty() {
                 if let Some(stored) = insert(&mut tx, owner, conversation_id, &all, delivery).await? {
                     tx.commit().await?;
+                    self.announce(conversation_id);
                     return Ok(stored);
                 }
                 // Some exist: return the sequences that were taken.
@@ -92,6 +94,7 @@ impl Store {
             saved.extend(added.await?.into_iter().flatten());
             saved.sort_by_key(|row| row.item);
             tx.commit().await?;
+            self.announce(conversation_id);
             Ok(saved)
         })
         .await
@@ -148,6 +151,9 @@ impl Store {
                 update(&mut tx, owner, row).await?;
             }
             tx.commit().await?;
+            if !visible.is_empty() {
+                self.announce(conversation_id);
+            }
             Ok(visible)
         })
         .await

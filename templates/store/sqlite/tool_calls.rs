@@ -45,6 +45,7 @@ impl Store {
                 }
             }
             tx.commit().await?;
+            self.announce(conversation_id);
             Ok((call, true))
         })
         .await
@@ -73,6 +74,7 @@ impl Store {
             result.changed = change.number;
             update(&mut tx, owner, &result).await?;
             tx.commit().await?;
+            self.announce(conversation_id);
             Ok(result)
         })
         .await
