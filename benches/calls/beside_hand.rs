@@ -8,7 +8,7 @@ use my_app::conversations::{
     Conversation, ConversationChanges, Conversations, DisplayMessage, HitlDecision, ListConversations, MessagePage,
     NewDisplayMessage, Role, SearchPage, ToolStatus,
 };
-use my_app::sagents::{Expect, Message, State};
+use my_app::sagents::{Expect, Message, State, ToolResult};
 use serde_json::Map;
 use uuid::Uuid;
 
@@ -35,10 +35,11 @@ pub async fn compare_all(place: &Place) {
 async fn assert_answers(ours: &Conversations, hand: &ByHand) {
     let (one, list, new) = (id(0), ListConversations::default, &new_conversation());
     assert_eq!(ours.get_conversation(&SCOPE, one).await.unwrap(), hand.get(one).await);
-    assert_eq!(ours.list_conversations(&SCOPE, list()).await.unwrap(), hand.list().await);
-    assert_eq!(ours.load_display_messages(&SCOPE, one, MessagePage::first()).await.unwrap(), hand.page(one).await);
+    assert_eq!(ours.list_conversations(&SCOPE, list()).await.unwrap().items, hand.list().await);
+    let page = ours.load_display_messages(&SCOPE, one, MessagePage::first()).await.unwrap();
+    assert_eq!(page.items, hand.page(one).await);
     assert_eq!(
-        ours.search_messages(&SCOPE, "MESSAGE 77", SearchPage::first().limit(20)).await.unwrap(),
+        ours.search_messages(&SCOPE, "MESSAGE 77", SearchPage::first().limit(20)).await.unwrap().items,
         hand.search("MESSAGE 77").await
     );
     assert_eq!(ours.create_conversation(&SCOPE, new.clone()).await.unwrap(), hand.create(new.clone()).await);
@@ -59,9 +60,9 @@ async fn assert_answers(ours: &Conversations, hand: &ByHand) {
     assert_eq!(completed, hand.change_tool_call(id(1), call, ToolStatus::Completed, metadata()).await);
     let decided = ours.record_hitl_decision(&SCOPE, id(1), call, HitlDecision::Approved).await.unwrap();
     assert_eq!(decided, hand.approve(id(1), call).await);
-    let resolved = ours.resolve_interrupted_tool_result(&SCOPE, id(1), call, ANSWERED).await.unwrap();
+    let resolved = ours.resolve_interrupted_tool_result(&SCOPE, id(1), &answered(call)).await.unwrap();
     let by_hand = hand.resolve(id(2), &interrupted_call(ours, id(2)).await, ANSWERED).await;
-    assert_eq!((resolved.content, resolved.status), (by_hand.content, by_hand.status));
+    assert_eq!((resolved.content, resolved.is_error), (by_hand.content, by_hand.is_error));
     let cleared = ours.clear_display_messages(&SCOPE, id(1)).await.unwrap();
     assert_eq!(cleared, hand.clear(id(2)).await);
 }
@@ -211,7 +212,7 @@ async fn tool_calls(ours: &Conversations, hand: &ByHand) {
         "resolve_interrupted_tool_result",
         target,
         interrupted,
-        async |call| ours.resolve_interrupted_tool_result(&SCOPE, one, &call, ANSWERED).await.unwrap(),
+        async |call| ours.resolve_interrupted_tool_result(&SCOPE, one, &answered(&call)).await.unwrap(),
         async |call| hand.resolve(one, &call, ANSWERED).await,
     )
     .await;
@@ -277,6 +278,11 @@ async fn interrupted_call(ours: &Conversations, conversation_id: Uuid) -> String
     let result = NewDisplayMessage::tool_result(&call, "Waiting").metadata(interrupt);
     ours.append_display_message(&SCOPE, conversation_id, result).await.unwrap();
     call
+}
+
+/// The result in the end.
+fn answered(call: &str) -> ToolResult {
+    ToolResult::new(call, "search the web", ANSWERED)
 }
 
 /// A conversation without the time of its last change.

@@ -85,7 +85,6 @@ impl DisplayMessage {
         self.content_type = new.content_type;
         self.content.clone_from(&new.content);
         self.metadata.clone_from(&new.metadata);
-        self.is_error = new.metadata.get(IS_ERROR).is_some_and(|is_error| *is_error == true);
         self.tool_call_id.clone_from(&new.tool_call_id);
         self.status = new.status;
         self.delivery = delivery;
@@ -229,6 +228,11 @@ pub(super) const CLAIM: &str = "claim";
 
 /// The key of [`DisplayMessage::is_error`] in the metadata.
 pub(super) const IS_ERROR: &str = "is_error";
+
+/// [`DisplayMessage::is_error`] of a message with this metadata.
+pub(super) fn is_error(metadata: &Map<String, Value>) -> bool {
+    metadata.get(IS_ERROR) == Some(&Value::Bool(true))
+}
 
 /// What the content of a display message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

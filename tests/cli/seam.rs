@@ -8,6 +8,7 @@ use crate::support::Host;
 const API: &[&str] = &[
     "src/conversations.rs",
     "src/conversations/messages.rs",
+    "src/conversations/page.rs",
     "src/conversations/sessions.rs",
     "src/conversations/states.rs",
     "src/conversations/tool_calls.rs",

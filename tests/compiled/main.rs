@@ -114,7 +114,7 @@ const EDITS: &[(&str, &str, &str)] = &[
     (
         "src/conversations.rs",
         "    /// Creates a conversation. Repeating",
-        "    /// For statements of the application's own.\n    #[must_use]\n    pub fn pool(&self) -> &Pool {\n        \
+        "    /// For statements of the application's own.\n    #[must_use]\n    pub fn database(&self) -> &Pool {\n        \
          &self.store.pool\n    }\n\n    /// Creates a conversation. Repeating",
     ),
     (
@@ -134,9 +134,9 @@ const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "src/conversations/states.rs",
-        "    pub async fn load_todos(\n        &self,\n        scope: &impl OwnerScope,\n        conversation_id: Uuid,\n    ) \
+        "    pub async fn load_todos(\n        &self,\n        scope: &(impl OwnerScope + ?Sized),\n        conversation_id: Uuid,\n    ) \
          -> Result<Vec<Todo>> {",
-        "    pub async fn load_todos(&self, scope: &impl OwnerScope, conversation_id: Uuid) -> Result<Vec<Todo>> {",
+        "    pub async fn load_todos(&self, scope: &(impl OwnerScope + ?Sized), conversation_id: Uuid) -> Result<Vec<Todo>> {",
     ),
     (
         "src/conversations/display_message.rs",

@@ -18,7 +18,8 @@ use crate::sagents::serializer::{
     current_version, deserialize_server_state, deserialize_state, serialize_server_state, serialize_state,
 };
 use crate::sagents::{
-    DisplayItem, DisplayKind, Message, ReadError, Role, State, Todo, TodoStatus, TooDeep, ToolResult, display_items,
+    Content, ContentPart, DisplayItem, DisplayKind, Message, PartKind, ReadError, Role, State, Todo, TodoStatus, TooDeep,
+    ToolResult, display_items,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -85,20 +86,21 @@ fn interrupts_are_demoted_as_in_elixir() {
 }
 
 #[test]
-fn display_items_are_the_same_as_in_elixir() {
+fn display_items_other_than_pictures_are_the_same_as_in_elixir() {
     for case in golden("display_items") {
         let messages = state(&json!({ "messages": case["messages"] })).messages;
         let items: Vec<Vec<Value>> = messages
             .iter()
-            .map(|message| display_items(message).iter().map(|item| shown(message, item)).collect())
+            .map(|message| display_items(message).iter().filter_map(|item| shown(message, item)).collect())
             .collect();
         assert_eq!(json!(items), case["items"], "{}", case["name"]);
     }
 }
 
-/// A display item in the form of the Elixir library.
-fn shown(message: &Message, item: &DisplayItem) -> Value {
+/// A display item in the form of the Elixir library, which has none for pictures and files.
+fn shown(message: &Message, item: &DisplayItem) -> Option<Value> {
     let (kind, mut content) = match &item.kind {
+        DisplayKind::Image | DisplayKind::File => return None,
         DisplayKind::Text => ("text", object(json!({ "text": item.content }))),
         DisplayKind::Thinking => ("thinking", object(json!({ "text": item.content }))),
         DisplayKind::ToolCall { call_id } => {
@@ -113,7 +115,41 @@ fn shown(message: &Message, item: &DisplayItem) -> Value {
         }
     };
     content.extend(item.metadata.clone());
-    json!({ "type": kind, "message_type": message.role.as_str(), "content": content })
+    Some(json!({ "type": kind, "message_type": message.role.as_str(), "content": content }))
+}
+
+#[test]
+fn pictures_and_files_are_shown_and_empty_text_is_not() {
+    let parts = [
+        (ContentPart::text(" \n"), None),
+        (ContentPart::thinking(""), None),
+        (ContentPart::new(PartKind::Other("video".into()), "…"), None),
+        (
+            ContentPart::image("aGk=", "image/png"),
+            Some((DisplayKind::Image, "", json!({ "media_type": "image/png", "data": "aGk=" }))),
+        ),
+        (
+            ContentPart::image("aGk=", "jpg").with_option("filename", "sea.jpg"),
+            Some((DisplayKind::Image, "sea.jpg", json!({ "media_type": "image/jpeg", "data": "aGk=" }))),
+        ),
+        (ContentPart::image_url("https://a.test/b"), Some((DisplayKind::Image, "https://a.test/b", json!({})))),
+        (
+            ContentPart::file("aGk=", "pdf", "plan.pdf"),
+            Some((DisplayKind::File, "plan.pdf", json!({ "media_type": "application/pdf" }))),
+        ),
+        (ContentPart::file_url("https://a.test/c"), Some((DisplayKind::File, "https://a.test/c", json!({})))),
+    ];
+    for (part, expected) in parts {
+        let message = Message::new(Role::User, Some(Content::Parts(vec![part.clone()])));
+        let expected = expected.map(|(kind, content, metadata)| DisplayItem {
+            kind,
+            content: content.to_owned(),
+            metadata: object(metadata),
+        });
+        assert_eq!(display_items(&message), Vec::from_iter(expected), "{part:?}");
+    }
+    assert_eq!(display_items(&Message::assistant("")), []);
+    assert_eq!(display_items(&Message::new(Role::User, Some(Content::Text(String::new())))), []);
 }
 
 fn object(value: Value) -> Map<String, Value> {
@@ -293,6 +329,25 @@ fn a_tool_result_is_replaced_by_its_call_id() {
     assert!(!state.replace_tool_result("b", &ToolResult::new("b", "ask", "no")));
     assert!(state.replace_tool_result("a", &ToolResult::new("a", "ask", "yes")));
     assert_eq!(state.messages[1].tool_results, [ToolResult::new("a", "ask", "yes")]);
+}
+
+#[test]
+fn the_newest_of_several_results_is_replaced_if_only_that_is_meant() {
+    let result = |content: &str| ToolResult::new("a", "ask", content);
+    let other = ToolResult::new("b", "ask", "other");
+    let mut state = State::new();
+    state.add_messages([
+        Message::tool_results([result("first")]),
+        Message::tool_results([result("second"), result("third"), other.clone()]),
+        Message::user("hi"),
+    ]);
+    assert!(!state.replace_newest_tool_result("c", &other));
+    assert!(state.replace_newest_tool_result("a", &ToolResult::error("a", "ask", "no")));
+    let results = |state: &State| state.messages.iter().flat_map(|m| m.tool_results.clone()).collect::<Vec<_>>();
+    let failed = ToolResult { is_error: true, ..result("no") };
+    assert_eq!(results(&state), [result("first"), result("second"), failed, other.clone()]);
+    assert!(state.replace_tool_result("a", &result("all")));
+    assert_eq!(results(&state), [result("all"), result("all"), result("all"), other]);
 }
 
 #[test]

@@ -231,7 +231,7 @@ fn conversation(len: u8) -> (State, Stored) {
 #[test]
 fn every_operation_of_a_state_writes_the_rows_that_differ() {
     type Change = fn(&mut State);
-    let changes: [(&str, Change, &[i32]); 13] = [
+    let changes: [(&str, Change, &[i32]); 14] = [
         ("nothing", |_| {}, &[]),
         ("a todo or metadata", |state| state.put_metadata("key", 1), &[]),
         ("a message", |state| state.add_message(message(9)), &[200]),
@@ -245,6 +245,11 @@ fn every_operation_of_a_state_writes_the_rows_that_differ() {
         (
             "replace_tool_result",
             |state| assert!(state.replace_tool_result("a", &ToolResult::new("a", "ask", "yes"))),
+            &[150],
+        ),
+        (
+            "replace_newest_tool_result",
+            |state| assert!(state.replace_newest_tool_result("a", &ToolResult::new("a", "ask", "yes"))),
             &[150],
         ),
         ("cancel_pending_interrupts", State::cancel_pending_interrupts, &[150]),

@@ -200,6 +200,9 @@ fn a_session_writes_the_rows_that_differ_with_the_ids_that_are_displayed() {
         session.change(|state| state.messages[0] = message(3)).unwrap();
         storage.permits.add_permits(10);
         session.save().await.unwrap();
+        session.change_extensions(|extensions| extensions.insert(42_u8)).unwrap();
+        assert!(session.is_saved(), "what belongs to the process is not saved");
+        assert_eq!(session.read(|state| state.extensions.get::<u8>().copied()), Some(42));
         session.change(|state| state.put_metadata("key", 1)).unwrap();
         session.shutdown().await.unwrap();
         let ids: Vec<_> = session.read(|state| (0..3).map(|index| state.messages.id(index).unwrap()).collect());

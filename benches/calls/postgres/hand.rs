@@ -286,7 +286,7 @@ impl ByHand {
                  RETURNING id
              ), changed AS (
                  UPDATE sagents_display_messages m
-                 SET content = $4, metadata = m.metadata || '{\"is_interrupt\": false}'
+                 SET content = $4, metadata = m.metadata || '{\"is_interrupt\": false, \"is_error\": false}'
                  FROM conversation c, result r
                  WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = r.sequence
                      AND m.metadata -> 'is_interrupt' = 'true'

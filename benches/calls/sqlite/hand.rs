@@ -202,7 +202,7 @@ impl ByHand {
         let mut tx = self.begin().await;
         touch(&mut tx, conversation_id).await;
         let mut result = newest(&mut tx, conversation_id, call_id, ContentType::ToolResult).await;
-        result.metadata.insert("is_interrupt".into(), false.into());
+        result.metadata.extend(["is_interrupt", "is_error"].map(|flag| (flag.to_owned(), false.into())));
         content.clone_into(&mut result.content);
         write_back(&mut tx, &result).await;
         tx.commit().await.unwrap();

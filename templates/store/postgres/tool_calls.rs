@@ -118,7 +118,7 @@ impl Store {
         conversation_id: Uuid,
         call_id: &str,
         content: &str,
-        is_error: bool,
+        failed: bool,
     ) -> Result<DisplayMessage> {
         // Returns a row if there is a result, and the result in it if it was changed.
         const RESOLVE: &str = concat!(r#"
@@ -152,7 +152,7 @@ impl Store {
                 .bind(conversation_id)
                 .bind(call_id)
                 .bind(content)
-                .bind(json!({ "is_interrupt": false, IS_ERROR: is_error }))
+                .bind(json!({ "is_interrupt": false, IS_ERROR: failed }))
                 .bind(timestamp(Utc::now()))
 {%- if owner.is_some() %}
                 .bind(owner.id())

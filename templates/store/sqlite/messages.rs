@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::super::{
     Delivery, DisplayMessage, Error, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus,
 };
+use super::super::display_message::is_error;
 use super::super::page::Bound;
 use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
@@ -84,7 +85,7 @@ impl Store {
                 if let Some(new) = messages.iter().find(|new| new.item == row.item) {
                     row.replace(new, delivery);
                     row.changed = change.number;
-                    update(&mut tx, owner, &row).await?;
+                    update(&mut tx, owner, &mut row).await?;
                     saved.push(row);
                 } else {
                     delete(&mut tx, owner, &row).await?;
@@ -147,7 +148,7 @@ impl Store {
                     row.changed = change.number;
                 }
             }
-            for row in visible.iter().chain(&silent) {
+            for row in visible.iter_mut().chain(&mut silent) {
                 update(&mut tx, owner, row).await?;
             }
             tx.commit().await?;
@@ -404,11 +405,11 @@ async fn items(
     Ok(items)
 }
 
-/// Stores what may change of an item.
+/// Stores what may change of an item, and reads from the metadata whether it is an error.
 pub(super) async fn update(
     connection: &mut SqliteConnection,
     owner: &Owner,
-    message: &DisplayMessage,
+    message: &mut DisplayMessage,
 ) -> Result<()> {
     const UPDATE: &str = r#"
         UPDATE {{ display_messages }} AS m
@@ -433,6 +434,7 @@ pub(super) async fn update(
         .execute(connection)
         .await?;
     debug_assert_eq!(updated.rows_affected(), 1);
+    message.is_error = is_error(&message.metadata);
     Ok(())
 }
 

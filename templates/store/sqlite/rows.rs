@@ -3,7 +3,6 @@
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
-use serde_json::{Map, Value};
 use sqlx::sqlite::SqliteRow;
 use sqlx::types::Json;
 use sqlx::{FromRow, Row as _};
@@ -11,7 +10,7 @@ use sqlx::{FromRow, Row as _};
 use uuid::Uuid;
 {%- endif %}
 
-use super::super::display_message::IS_ERROR;
+use super::super::display_message::is_error;
 use super::super::{Conversation, DisplayMessage, Run};
 
 /// The columns of a [`Conversation`].
@@ -59,7 +58,7 @@ pub(super) use display_message_columns;
 
 impl FromRow<'_, SqliteRow> for DisplayMessage {
     fn from_row(row: &SqliteRow) -> sqlx::Result<Self> {
-        let metadata: Map<String, Value> = json(row, "metadata")?;
+        let metadata = json(row, "metadata")?;
         Ok(Self {
 {%- if let Some(field) = owner_field %}
             {{ field }}: {% if owner_is_uuid_text %}uuid(row, "{{ field }}")?{% else %}row.try_get("{{ field }}")?{% endif %},
@@ -71,7 +70,7 @@ impl FromRow<'_, SqliteRow> for DisplayMessage {
             role: named("role", row.try_get("role")?)?,
             content_type: named("content_type", row.try_get("content_type")?)?,
             content: row.try_get("content")?,
-            is_error: metadata.get(IS_ERROR) == Some(&Value::Bool(true)),
+            is_error: is_error(&metadata),
             metadata,
             tool_call_id: row.try_get("tool_call_id")?,
             status: optional(row, "status")?,

@@ -35,13 +35,13 @@ impl Store {
             call.status = edit.status.or(call.status);
             call.metadata.extend(edit.metadata.clone());
             call.changed = change.number;
-            update(&mut tx, owner, &call).await?;
+            update(&mut tx, owner, &mut call).await?;
             if !edit.of_result.is_empty() {
                 let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
                 if let Some(mut result) = result.await? {
                     result.metadata.extend(edit.of_result.clone());
                     result.changed = change.number;
-                    update(&mut tx, owner, &result).await?;
+                    update(&mut tx, owner, &mut result).await?;
                 }
             }
             tx.commit().await?;
@@ -57,7 +57,7 @@ impl Store {
         conversation_id: Uuid,
         call_id: &str,
         content: &str,
-        is_error: bool,
+        failed: bool,
     ) -> Result<DisplayMessage> {
         retry(|| async {
             let mut tx = self.begin().await?;
@@ -67,12 +67,11 @@ impl Store {
             if result.metadata.get("is_interrupt") != Some(&Value::Bool(true)) {
                 return Err(Error::Invalid("the tool result does not mark an interrupt".into()));
             }
-            let flags = [("is_interrupt", false), (IS_ERROR, is_error)];
+            let flags = [("is_interrupt", false), (IS_ERROR, failed)];
             result.metadata.extend(flags.map(|(key, flag)| (key.to_owned(), Value::Bool(flag))));
-            result.is_error = is_error;
             content.clone_into(&mut result.content);
             result.changed = change.number;
-            update(&mut tx, owner, &result).await?;
+            update(&mut tx, owner, &mut result).await?;
             tx.commit().await?;
             self.announce(conversation_id);
             Ok(result)

@@ -34,12 +34,12 @@ macro_rules! answer {
         let context = layer::Conversations::new($pool.clone());
         let text = |error: layer::Error| error.to_string();
         let found = context.list_conversations(&owner, layer::ListConversations::default()).await.map_err(text)?;
-        let found: BTreeSet<_> = found.iter().map(|talk| talk.id).collect();
+        let found: BTreeSet<_> = found.items.iter().map(|talk| talk.id).collect();
         same("conversations", &talks.iter().map(|talk| talk.id).collect(), &found)?;
         for Talk { id, messages, has_state, next_sequence } in talks {
             let page = layer::MessagePage::first();
             let seen = context.load_display_messages(&owner, *id, page).await.map_err(text)?;
-            same("messages", messages, &seen.len())?;
+            same("messages", messages, &seen.items.len())?;
             let new = layer::NewDisplayMessage::text(layer::Role::User, "after the change");
             let appended = context.append_display_message(&owner, *id, new).await.map_err(text)?;
             same("sequence", next_sequence, &appended.sequence)?;

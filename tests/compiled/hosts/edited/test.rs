@@ -41,6 +41,7 @@ async fn edits_and_rows_are_there_after_the_change_of_owner_and_every_team_sees_
         let list = ListConversations::default();
         let found = conversations.list_conversations(&scope, list).await.unwrap();
         let seen: Vec<_> = found
+            .items
             .iter()
             .map(|found| (found.team_id, found.color.as_str()))
             .collect();
@@ -52,9 +53,9 @@ async fn edits_and_rows_are_there_after_the_change_of_owner_and_every_team_sees_
         .load_display_messages(&scope(1, 7), blue, MessagePage::first())
         .await
         .unwrap();
-    assert_eq!(messages[0].content, "hello");
+    assert_eq!(messages.items[0].content, "hello");
     let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sagents_conversations")
-        .fetch_one(conversations.pool())
+        .fetch_one(conversations.database())
         .await
         .unwrap();
     assert_eq!(tables, 2);

@@ -64,7 +64,7 @@ async fn append_from(pools: usize, tasks: usize) {
         .load_display_messages(&scope(), id, page)
         .await
         .unwrap();
-    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    let sequences: Vec<_> = messages.items.iter().map(|row| row.sequence).collect();
     let expected: Vec<_> = (0..).take(pools * tasks * EACH + 1).collect();
     assert_eq!(sequences, expected);
 }

@@ -82,14 +82,12 @@ async fn a_killed_server_loses_nothing_that_was_answered() {
             .load_display_messages(&scope(), id, page)
             .await
             .unwrap();
-        let rest =
-            MessagePage::after(stored[stored.len() - 1].sequence).limit(MessagePage::MAX_LIMIT);
-        stored.extend(
-            layer
-                .load_display_messages(&scope(), id, rest)
-                .await
-                .unwrap(),
-        );
+        if let Some(next) = stored.next {
+            let rest = MessagePage::next(next).limit(MessagePage::MAX_LIMIT);
+            let rest = layer.load_display_messages(&scope(), id, rest).await;
+            stored.items.extend(rest.unwrap().items);
+        }
+        let stored = stored.items;
         let sequences: Vec<_> = stored.iter().map(|message| message.sequence).collect();
         let expected: Vec<_> = (0..).take(WRITERS * EACH).collect();
         assert_eq!(sequences, expected);

@@ -27,9 +27,14 @@ fn created_by(owner: usize) -> Value {
     json!({ "type": "device", "id": id(owner) })
 }
 
-fn with_owner(mut row: Value, owner: usize) -> Value {
-    row["device_id"] = json!(id(owner));
-    row
+fn key(owner: usize) -> Value {
+    json!(id(owner))
+}
+
+macro_rules! key_of {
+    ($row:expr) => {
+        json!($row.device_id)
+    };
 }
 
 /// An owner may be in all of them, and in each of them several times.

@@ -82,7 +82,11 @@ async fn sessions_continue_while_the_server_is_down_and_are_saved_afterwards() {
             .load_display_messages(&scope(), id, page)
             .await
             .unwrap();
-        let shown: Vec<_> = page.into_iter().map(|message| message.content).collect();
+        let shown: Vec<_> = page
+            .items
+            .into_iter()
+            .map(|message| message.content)
+            .collect();
         assert_eq!(shown, known, "in order, and once");
     }
 }

@@ -449,7 +449,8 @@ async fn a_message_of_a_session_has_the_id_of_its_display_messages() {
         .load_display_messages(&scope(), id, MessagePage::first())
         .await
         .unwrap();
-    let shown: Vec<_> = shown.iter().map(|message| message.message_id).collect();
+    let shown = shown.items.iter().map(|message| message.message_id);
+    let shown: Vec<_> = shown.collect();
     assert_eq!((&kept, &shown), (&given, &given));
 }
 

@@ -354,7 +354,7 @@ impl Talk {
         let page = MessagePage::first().limit(MessagePage::MAX_LIMIT);
         let scope = scope();
         let page = self.layer.load_display_messages(&scope, self.id, page);
-        let messages = frozen(page).await.unwrap();
+        let messages = frozen(page).await.unwrap().items;
         messages
             .into_iter()
             .map(|message| message.content)

@@ -19,11 +19,11 @@ use uuid::Uuid;
 // {{ owners }}
 
 use layer::{
-    Change, ContentType, ConversationChanges, ConversationCursor, ConversationOrder,
+    Change, ContentType, Conversation, ConversationChanges, ConversationOrder, Cursor,
     DisplayMessage, Error, HitlDecision, ListConversations, MessagePage, MessagePosition,
-    NewConversation, NewDisplayMessage, OwnerScope, Role, SearchPage, ToolStatus,
+    NewConversation, NewDisplayMessage, OwnerScope, Page, Role, SearchPage, ToolStatus,
 };
-use matrix::sagents::{Expect, Message, State};
+use matrix::sagents::{Expect, Message, State, ToolResult};
 use sqlx::AssertSqlSafe;
 
 const OWNERS: usize = 3;
@@ -76,7 +76,7 @@ enum Call {
     Search(String, u32),
     ChangeTool(String, ToolStatus, Map<String, Value>),
     Decide(String, HitlDecision),
-    Resolve(String, String),
+    Resolve(String, String, bool),
     /// Everything that is older than the conversation of this step.
     Housekeep,
     /// An agent state with a message, which may be set aside for another one.
@@ -154,7 +154,7 @@ fn call() -> impl Strategy<Value = Call> {
         4 => (text(), limit()).prop_map(|(text, limit)| Call::Search(text, limit)),
         10 => (call_id(), target, metadata()).prop_map(|(id, status, metadata)| Call::ChangeTool(id, status, metadata)),
         3 => (call_id(), decision).prop_map(|(id, decision)| Call::Decide(id, decision)),
-        4 => (call_id(), text()).prop_map(|(id, content)| Call::Resolve(id, content)),
+        4 => (call_id(), text(), any::<bool>()).prop_map(|(id, content, is_error)| Call::Resolve(id, content, is_error)),
         1 => Just(Call::Housekeep),
         12 => (text(), any::<bool>()).prop_map(|(text, aside)| Call::Save(text, aside)),
         memberships() => Just(Call::Join),
@@ -212,7 +212,7 @@ fn metadata() -> impl Strategy<Value = Map<String, Value>> {
         any::<i64>().prop_map(|number| json!(number)),
         text().prop_map(|text| json!({ "nested": [text] })),
     ];
-    let key = select(vec!["is_interrupt".to_owned(), "a\0".to_owned()]);
+    let key = select(vec!["is_interrupt", "is_error", "a\0"]).prop_map(str::to_owned);
     prop::collection::vec((key, value), 0..3).prop_map(|entries| entries.into_iter().collect())
 }
 
@@ -220,8 +220,13 @@ fn call_id() -> impl Strategy<Value = String> {
     select(vec!["call_1".to_owned(), "call\0_2".to_owned()])
 }
 
+/// Every list has a page of 100.
 fn limit() -> impl Strategy<Value = u32> {
-    prop_oneof![0..4_u32, Just(u32::MAX)]
+    prop_oneof![8 => 1..4_u32, 2 => Just(100), 1 => Just(0), 1 => Just(u32::MAX)]
+}
+
+fn is_valid(limit: u32) -> bool {
+    (1..=100).contains(&limit)
 }
 
 /// Everything that was stored, by space and id.
@@ -254,6 +259,9 @@ struct Entry {
     status: Option<ToolStatus>,
     inserted_at: DateTime<Utc>,
 }
+
+/// Where a conversation is in a list.
+type Spot = (DateTime<Utc>, Uuid);
 
 /// Where a message is in the results of a search.
 type Place = (DateTime<Utc>, Uuid, i64);
@@ -360,17 +368,15 @@ impl World {
                 (rows(answer), expected)
             }
             Call::List(order_by, limit, after) => {
-                let after = model.cursor(id).filter(|_| after);
+                let spot = model.spot(id).filter(|_| after);
                 let list = ListConversations {
                     order_by,
                     limit,
-                    after,
+                    after: self.cursor(model, id, order_by).await.filter(|_| after),
                 };
                 let answer = context.list_conversations(&scope, list).await;
-                (
-                    rows(answer),
-                    Ok(model.list(step.owner, order_by, limit, after)),
-                )
+                let expected = model.list(step.owner, order_by, spot);
+                (rows(answer), page(expected, limit))
             }
             Call::Append(draft) => {
                 let new = draft.message(&self.messages);
@@ -392,7 +398,11 @@ impl World {
             Call::Load(from, limit) => {
                 let page = MessagePage { from, limit };
                 let answer = context.load_display_messages(&scope, id, page).await;
-                let expected = model.read(key, |talk| Ok(talk.page(step.owner, id, from, limit)));
+                let expected = if is_valid(limit) {
+                    model.read(key, |talk| talk.page(step.owner, id, from, limit))
+                } else {
+                    INVALID
+                };
                 (rows(answer), expected)
             }
             Call::Clear => {
@@ -404,7 +414,7 @@ impl World {
                 let answer = context
                     .search_messages(&scope, &text, SearchPage::first().limit(limit))
                     .await;
-                (rows(answer), Ok(model.search(step.owner, &text, limit)))
+                (rows(answer), page(model.search(step.owner, &text), limit))
             }
             Call::ChangeTool(call_id, status, metadata) => {
                 let answer = change_tool(context, &scope, id, &call_id, status, &metadata).await;
@@ -445,9 +455,10 @@ impl World {
                 });
                 (rows(answer), expected)
             }
-            Call::Resolve(call_id, text) => {
+            Call::Resolve(call_id, text, is_error) => {
+                let result = result(&call_id, &text, is_error);
                 let answer = context
-                    .resolve_interrupted_tool_result(&scope, id, &call_id, &text)
+                    .resolve_interrupted_tool_result(&scope, id, &result)
                     .await;
                 let expected = model.touch(key, |talk| {
                     let Some(item) = talk.newest(&call_id, ContentType::ToolResult) else {
@@ -457,15 +468,14 @@ impl World {
                         return INVALID;
                     }
                     item.metadata.insert("is_interrupt".into(), json!(false));
+                    item.metadata.insert("is_error".into(), json!(is_error));
                     item.content = clean(&text);
                     Ok(item.row(step.owner, id))
                 });
                 (rows(answer), expected)
             }
             Call::Housekeep => {
-                let cutoff = model
-                    .cursor(id)
-                    .map_or(DateTime::UNIX_EPOCH, |cursor| cursor.updated_at);
+                let cutoff = model.spot(id).map_or(DateTime::UNIX_EPOCH, |spot| spot.0);
                 let answer = context.delete_conversations_before(cutoff).await;
                 let before = model.talks.len();
                 model.talks.retain(|_, talk| talk.updated_at >= cutoff);
@@ -511,37 +521,42 @@ impl World {
         let scope = &group(step.group);
         let id = self.ids[step.conversation];
         let owner = model.first_owner(step.group, id);
-        let read = |answer: &dyn Fn(usize, &Talk) -> Value| match owner {
-            Some(owner) => model.read((owner, id), |talk| Ok(answer(owner, talk))),
+        let read = |answer: &dyn Fn(usize, &Talk) -> Answer| match owner {
+            Some(owner) => model.read((owner, id), |talk| answer(owner, talk)),
             None => NOT_FOUND,
         };
         match step.call.clone() {
             Call::Get => {
                 let answer = context.get_conversation(scope, id).await;
-                (rows(answer), read(&|owner, talk| talk.row(owner, id)))
+                (rows(answer), read(&|owner, talk| Ok(talk.row(owner, id))))
             }
             Call::List(order_by, limit, after) => {
-                let after = model.cursor(id).filter(|_| after);
+                let spot = model.spot(id).filter(|_| after);
                 let list = ListConversations {
                     order_by,
                     limit,
-                    after,
+                    after: self.cursor(model, id, order_by).await.filter(|_| after),
                 };
                 let answer = context.list_conversations(scope, list).await;
-                let expected = model.list_of_group(step.group, order_by, limit, after);
-                (sorted(rows(answer)), sorted(Ok(expected)))
+                let expected = model.list_of_group(step.group, order_by, limit, spot);
+                let keys = keys(order_by);
+                (sorted(rows(answer), keys), sorted(expected, keys))
             }
             Call::Load(from, limit) => {
                 let page = MessagePage { from, limit };
                 let answer = context.load_display_messages(scope, id, page).await;
-                let expected = read(&|owner, talk| talk.page(owner, id, from, limit));
+                let expected = if is_valid(limit) {
+                    read(&|owner, talk| talk.page(owner, id, from, limit))
+                } else {
+                    INVALID
+                };
                 (rows(answer), expected)
             }
             Call::Search(text, limit) => {
                 let page = SearchPage::first().limit(limit);
                 let answer = context.search_messages(scope, &text, page).await;
                 let expected = model.search_of_group(step.group, &text, limit);
-                (sorted(rows(answer)), sorted(Ok(expected)))
+                (sorted(rows(answer), FOUND), sorted(expected, FOUND))
             }
             Call::Create(title, metadata) => {
                 let new = NewConversation {
@@ -577,8 +592,9 @@ impl World {
                 let answer = context.record_hitl_decision(scope, id, &call_id, decision);
                 (rows(answer.await), NO_OWNER)
             }
-            Call::Resolve(call_id, text) => {
-                let answer = context.resolve_interrupted_tool_result(scope, id, &call_id, &text);
+            Call::Resolve(call_id, text, is_error) => {
+                let result = result(&call_id, &text, is_error);
+                let answer = context.resolve_interrupted_tool_result(scope, id, &result);
                 (rows(answer.await), NO_OWNER)
             }
             Call::Save(text, _) => {
@@ -615,10 +631,10 @@ impl World {
                 .context
                 .list_conversations(&scope(owner), ListConversations::default())
                 .await;
-            let expected = model.list(owner, ConversationOrder::UpdatedDesc, u32::MAX, None);
+            let expected = model.list(owner, ConversationOrder::UpdatedDesc, None);
             assert_eq!(
                 rows(list),
-                Ok(expected),
+                page(expected, 50),
                 "owner {owner} after step {number}"
             );
             for &id in &self.ids {
@@ -628,7 +644,7 @@ impl World {
                     .load_display_messages(&scope(owner), id, page)
                     .await;
                 let expected = model.read((space(owner), id), |talk| {
-                    Ok(talk.page(owner, id, MessagePosition::First, u32::MAX))
+                    talk.page(owner, id, MessagePosition::First, 100)
                 });
                 assert_eq!(
                     rows(messages),
@@ -646,20 +662,42 @@ impl World {
     /// A group sees of a conversation what its owner sees, if that is a member, and nothing else.
     async fn compare_group(&self, model: &Model, number: usize, id: Uuid) {
         let (caller, order) = (group(number), ConversationOrder::UpdatedDesc);
-        let list = ListConversations::new().order_by(order);
-        let list = self.context.list_conversations(&caller, list).await;
-        let expected = model.list_of_group(number, order, u32::MAX, None);
-        assert_eq!(sorted(rows(list)), sorted(Ok(expected)), "group {number}");
+        // All pages together.
+        let mut request = ListConversations::new().order_by(order).limit(2);
+        let mut all = Vec::new();
+        loop {
+            let list = self.context.list_conversations(&caller, request).await;
+            let Page { items, next } = list.unwrap();
+            all.extend(items);
+            let Some(next) = next else { break };
+            request = request.after(next);
+        }
+        let all = Page {
+            items: all,
+            next: None,
+        };
+        let expected = model.list_of_group(number, order, 100, None);
+        let keys = keys(order);
+        let (all, expected) = (sorted(Ok(all.seen()), keys), sorted(expected, keys));
+        assert_eq!(all, expected, "group {number}");
         // Every text contains nothing.
-        let page = SearchPage::first().limit(u32::MAX);
+        let page = SearchPage::first().limit(SearchPage::MAX_LIMIT);
         let found = self.context.search_messages(&caller, "", page).await;
-        let expected = model.search_of_group(number, "", u32::MAX);
-        assert_eq!(sorted(rows(found)), sorted(Ok(expected)), "group {number}");
+        let expected = model.search_of_group(number, "", 100);
+        let (found, expected) = (sorted(rows(found), FOUND), sorted(expected, FOUND));
+        assert_eq!(found, expected, "group {number}");
         let expected = match model.first_owner(number, id) {
             Some(owner) => self.seen(&scope(owner), id).await,
             None => ["Err(NotFound)"; 6].map(str::to_owned),
         };
         assert_eq!(self.seen(&caller, id).await, expected, "group {number}");
+    }
+
+    /// Behind the conversation of whichever owner.
+    async fn cursor(&self, model: &Model, id: Uuid, order: ConversationOrder) -> Option<Cursor> {
+        let (owner, _) = model.talks.keys().find(|(_, other)| *other == id)?;
+        let row = self.context.get_conversation(&scope(*owner), id).await;
+        Some(row.unwrap().cursor(order))
     }
 
     /// Everything that there is to see of a conversation.
@@ -698,19 +736,12 @@ impl Model {
     }
 
     /// The place of a conversation of whichever owner.
-    fn cursor(&self, id: Uuid) -> Option<ConversationCursor> {
+    fn spot(&self, id: Uuid) -> Option<Spot> {
         let ((_, id), talk) = self.talks.iter().find(|((_, other), _)| *other == id)?;
-        let (updated_at, id) = (talk.updated_at, *id);
-        Some(ConversationCursor { updated_at, id })
+        Some((talk.updated_at, *id))
     }
 
-    fn list(
-        &self,
-        owner: usize,
-        order: ConversationOrder,
-        limit: u32,
-        after: Option<ConversationCursor>,
-    ) -> Value {
+    fn list(&self, owner: usize, order: ConversationOrder, after: Option<Spot>) -> Vec<Value> {
         let (by_update, descending) = match order {
             ConversationOrder::UpdatedDesc => (true, true),
             ConversationOrder::UpdatedAsc => (true, false),
@@ -718,7 +749,7 @@ impl Model {
             ConversationOrder::CreatedAsc => (false, false),
         };
         let place = |updated_at, id| (Some(updated_at).filter(|_| by_update), id);
-        let after = after.map(|cursor| place(cursor.updated_at, cursor.id));
+        let after = after.map(|(updated_at, id)| place(updated_at, id));
         let mut found: Vec<_> = self
             .of(owner)
             .map(|(id, talk)| (place(talk.updated_at, id), talk))
@@ -731,14 +762,13 @@ impl Model {
             found.retain(|(place, _)| after.is_none_or(|after| *place > after));
         }
         let rows = found.iter().map(|((_, id), talk)| talk.row(owner, *id));
-        rows.take(limit as usize).collect()
+        rows.collect()
     }
 
-    fn search(&self, owner: usize, text: &str, limit: u32) -> Value {
+    fn search(&self, owner: usize, text: &str) -> Vec<Value> {
         let mut found = self.matches(owner, text);
         found.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
-        let rows = found.into_iter().map(|(_, row)| row);
-        rows.take(limit as usize).collect()
+        found.into_iter().map(|(_, row)| row).collect()
     }
 
     /// What of an owner's contains a text, each with its place.
@@ -773,8 +803,8 @@ impl Model {
         group: usize,
         order: ConversationOrder,
         limit: u32,
-        after: Option<ConversationCursor>,
-    ) -> Value {
+        after: Option<Spot>,
+    ) -> Answer {
         let by_update = matches!(
             order,
             ConversationOrder::UpdatedDesc | ConversationOrder::UpdatedAsc
@@ -783,11 +813,9 @@ impl Model {
             let updated_at = Some(row["updated_at"].clone()).filter(|_| by_update);
             (updated_at.map(|at| at.to_string()), row["id"].to_string())
         };
-        let lists = self
+        let mut rows: Vec<Value> = self
             .members(group)
-            .map(|owner| self.list(owner, order, u32::MAX, after));
-        let mut rows: Vec<Value> = lists
-            .flat_map(|list| list.as_array().unwrap().clone())
+            .flat_map(|owner| self.list(owner, order, after))
             .collect();
         rows.sort_by_key(place);
         if matches!(
@@ -796,17 +824,18 @@ impl Model {
         ) {
             rows.reverse();
         }
-        page_with_ties(rows, limit, place).into()
+        page_with_ties(rows, limit, place)
     }
 
-    fn search_of_group(&self, group: usize, text: &str, limit: u32) -> Value {
+    fn search_of_group(&self, group: usize, text: &str, limit: u32) -> Answer {
         let mut found: Vec<_> = self
             .members(group)
             .flat_map(|owner| self.matches(owner, text))
             .collect();
         found.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
-        let page = page_with_ties(found, limit, |(place, _)| *place);
-        page.into_iter().map(|(_, row)| row).collect()
+        let place = |row: &Value| FOUND.iter().map(|key| row[key].clone()).collect::<Vec<_>>();
+        let found = found.into_iter().map(|(_, row)| row).collect();
+        page_with_ties(found, limit, place)
     }
 
     fn of(&self, owner: usize) -> impl Iterator<Item = (Uuid, &Talk)> {
@@ -847,26 +876,30 @@ impl Talk {
         newest_first.find(|item| item.content_type == content_type && item.tool_call_id == call_id)
     }
 
-    fn page(&self, owner: usize, id: Uuid, from: MessagePosition, limit: u32) -> Value {
-        let limit = limit as usize;
-        let all = self.items.iter();
-        let page: Vec<_> = match from {
-            MessagePosition::First => all.take(limit).collect(),
-            MessagePosition::After(sequence) => all
-                .filter(|item| item.sequence > sequence)
-                .take(limit)
-                .collect(),
-            MessagePosition::Last => all.skip(self.items.len().saturating_sub(limit)).collect(),
-            MessagePosition::Before(sequence) => {
-                let before: Vec<_> = all.filter(|item| item.sequence < sequence).collect();
-                before[before.len().saturating_sub(limit)..].to_vec()
-            }
+    fn page(&self, owner: usize, id: Uuid, from: MessagePosition, limit: u32) -> Answer {
+        let (after, before, is_backward) = match from {
+            MessagePosition::First => (-1, i64::MAX, false),
+            MessagePosition::After(sequence) => (sequence, i64::MAX, false),
+            MessagePosition::Last => (-1, i64::MAX, true),
+            MessagePosition::Before(sequence) => (-1, sequence, true),
+            MessagePosition::Next(cursor) => panic!("no call has {cursor}"),
         };
-        page.into_iter().map(|item| item.row(owner, id)).collect()
+        let within = |item: &&Entry| after < item.sequence && item.sequence < before;
+        let rows = self.items.iter().filter(within);
+        let mut rows: Vec<_> = rows.map(|item| item.row(owner, id)).collect();
+        if is_backward {
+            rows.reverse();
+        }
+        let mut page = page(rows, limit)?;
+        if is_backward {
+            page["items"].as_array_mut().unwrap().reverse();
+        }
+        Ok(page)
     }
 
     fn row(&self, owner: usize, id: Uuid) -> Value {
-        let row = json!({
+        json!({
+            "owner": key(owner),
             "id": id,
             "title": self.title,
             "scope": created_by(owner),
@@ -874,14 +907,14 @@ impl Talk {
             "interrupted": false,
             "inserted_at": self.inserted_at,
             "updated_at": self.updated_at,
-        });
-        with_owner(row, owner)
+        })
     }
 }
 
 impl Entry {
     fn row(&self, owner: usize, conversation_id: Uuid) -> Value {
-        let row = json!({
+        json!({
+            "owner": key(owner),
             "conversation_id": conversation_id,
             "sequence": self.sequence,
             "message_id": self.message_id,
@@ -890,11 +923,11 @@ impl Entry {
             "content_type": self.content_type,
             "content": self.content,
             "metadata": self.metadata,
+            "is_error": self.metadata.get("is_error") == Some(&json!(true)),
             "tool_call_id": self.tool_call_id,
             "status": self.status,
             "inserted_at": self.inserted_at,
-        });
-        with_owner(row, owner)
+        })
     }
 }
 
@@ -957,9 +990,50 @@ fn may_become(before: Option<ToolStatus>, after: ToolStatus) -> bool {
     }
 }
 
-fn rows<T: serde::Serialize>(answer: Result<T, Error>) -> Answer {
+/// An answer as data, with what is left out where it serializes.
+trait Seen {
+    fn seen(&self) -> Value;
+}
+
+impl Seen for Conversation {
+    fn seen(&self) -> Value {
+        let mut row = json!(self);
+        row["owner"] = key_of!(self);
+        row["scope"] = self.scope.clone();
+        row
+    }
+}
+
+impl Seen for DisplayMessage {
+    fn seen(&self) -> Value {
+        let mut row = json!(self);
+        row["owner"] = key_of!(self);
+        row
+    }
+}
+
+impl<T: Seen> Seen for Page<T> {
+    fn seen(&self) -> Value {
+        let items: Vec<_> = self.items.iter().map(T::seen).collect();
+        json!({ "items": items, "more": self.next.is_some() })
+    }
+}
+
+impl Seen for u64 {
+    fn seen(&self) -> Value {
+        json!(self)
+    }
+}
+
+impl Seen for () {
+    fn seen(&self) -> Value {
+        Value::Null
+    }
+}
+
+fn rows<T: Seen>(answer: Result<T, Error>) -> Answer {
     match answer {
-        Ok(rows) => Ok(serde_json::to_value(rows).unwrap()),
+        Ok(rows) => Ok(rows.seen()),
         Err(Error::NotFound) => NOT_FOUND,
         Err(Error::Invalid(_)) => INVALID,
         Err(Error::NoOwner) => NO_OWNER,
@@ -980,41 +1054,57 @@ fn fold(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// A page is not cut between conversations of several owners with the same id.
-fn page_with_ties<T, K: PartialEq>(mut all: Vec<T>, limit: u32, place: impl Fn(&T) -> K) -> Vec<T> {
-    let limit = limit as usize;
-    let Some(last) = limit
-        .checked_sub(1)
-        .and_then(|last| all.get(last))
-        .map(&place)
-    else {
-        all.truncate(limit);
-        return all;
-    };
-    let ties = all[limit..].iter().take_while(|row| place(row) == last);
-    let length = limit + ties.count();
-    all.truncate(length);
-    all
+fn page(all: Vec<Value>, limit: u32) -> Answer {
+    page_with_ties(all, limit, Value::to_string)
 }
 
-/// The rows of a page in one order: which of several owners comes first is not defined. That the
-/// rows are in order is seen by their times and ids.
-fn sorted(answer: Answer) -> Answer {
-    let mut rows: Vec<Value> = serde_json::from_value(answer?).unwrap();
-    let same = |one: &Value, other: &Value| {
-        let keys = [
-            "id",
-            "updated_at",
-            "conversation_id",
-            "sequence",
-            "inserted_at",
-        ];
-        keys.iter().all(|key| one[key] == other[key])
-    };
+/// A page is not cut between conversations of several owners with the same id.
+fn page_with_ties<K: PartialEq>(
+    mut all: Vec<Value>,
+    limit: u32,
+    place: impl Fn(&Value) -> K,
+) -> Answer {
+    if !is_valid(limit) {
+        return INVALID;
+    }
+    let limit = limit as usize;
+    let more = all.len() > limit;
+    if more {
+        let last = place(&all[limit - 1]);
+        let ties = all[limit..].iter().take_while(|row| place(row) == last);
+        let length = limit + ties.count();
+        all.truncate(length);
+    }
+    Ok(json!({ "items": all, "more": more }))
+}
+
+/// What the results of a search are ordered by.
+const FOUND: &[&str] = &["inserted_at", "conversation_id", "sequence"];
+
+/// What a list is ordered by.
+fn keys(order: ConversationOrder) -> &'static [&'static str] {
+    match order {
+        ConversationOrder::UpdatedDesc | ConversationOrder::UpdatedAsc => &["updated_at", "id"],
+        ConversationOrder::CreatedDesc | ConversationOrder::CreatedAsc => &["id"],
+    }
+}
+
+/// The rows of a page in one order: which of several owners comes first is not defined.
+fn sorted(answer: Answer, keys: &[&str]) -> Answer {
+    let mut page = answer?;
+    let rows = page["items"].as_array_mut().unwrap();
+    let same = |one: &Value, other: &Value| keys.iter().all(|key| one[key] == other[key]);
     for run in rows.chunk_by_mut(same) {
         run.sort_by_key(Value::to_string);
     }
-    Ok(rows.into())
+    Ok(page)
+}
+
+fn result(call_id: &str, text: &str, is_error: bool) -> ToolResult {
+    ToolResult {
+        is_error,
+        ..ToolResult::new(call_id, "search", text)
+    }
 }
 
 fn state(text: &str) -> State {

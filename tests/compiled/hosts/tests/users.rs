@@ -21,9 +21,14 @@ fn created_by(owner: usize) -> Value {
     json!({ "type": "user", "id": owner })
 }
 
-fn with_owner(mut row: Value, owner: usize) -> Value {
-    row["user_id"] = json!(owner);
-    row
+fn key(owner: usize) -> Value {
+    json!(owner)
+}
+
+macro_rules! key_of {
+    ($row:expr) => {
+        json!($row.user_id)
+    };
 }
 
 /// There are no groups.

@@ -72,7 +72,7 @@ async fn searches_of_one_owner_do_not_slow_down_another() {
                     let search = layer.search_messages(&ALICE, &text, page);
                     let given_up = timeout(Duration::from_millis(300), search).await;
                     if let Ok(found) = given_up {
-                        assert_eq!(found.unwrap(), []);
+                        assert_eq!(found.unwrap().items, []);
                     }
                 }
             });
@@ -84,7 +84,7 @@ async fn searches_of_one_owner_do_not_slow_down_another() {
         searches.shutdown().await;
         // One of another owner does not wait for them.
         let search = layer.search_messages(&BOB, "MEAN", SearchPage::first());
-        assert!(!search.await.unwrap().is_empty());
+        assert!(!search.await.unwrap().items.is_empty());
     }
     let (usual, attacked) = (median(usual), median(attacked));
     let ratio = attacked.as_secs_f64() / usual.as_secs_f64();
@@ -129,7 +129,7 @@ async fn a_search_has_a_limit_of_its_own_unless_the_pool_has_a_lower_one() {
             VALUES (1, $1, 0, $1, 0, 'user', 'text', 'hello', now())";
         sqlx::query(insert).bind(id).execute(&pool).await.unwrap();
         let search = layer.search_messages(&ALICE, "hello", SearchPage::first());
-        assert!(!search.await.unwrap().is_empty());
+        assert!(!search.await.unwrap().items.is_empty());
         let noted = sqlx::query_scalar("DELETE FROM noted RETURNING setting");
         let mut noted: Vec<String> = noted.fetch_all(&pool).await.unwrap();
         noted.dedup();

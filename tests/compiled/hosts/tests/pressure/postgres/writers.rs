@@ -114,7 +114,7 @@ async fn writers_of_a_locked_conversation_leave_the_connections_to_others() {
         writer.unwrap().unwrap();
     }
     let page = layer.load_display_messages(&ALICE, locked.id, MessagePage::first());
-    let stored: Vec<_> = page.await.unwrap();
+    let stored = page.await.unwrap().items;
     let stored = stored.into_iter().map(|row| (row.sequence, row.content));
     // The statement of the first was under way when its caller gave up.
     let expected = std::iter::once(0).chain((1..WRITERS).step_by(2));

@@ -46,7 +46,7 @@ async fn no_time_of_a_conversation_goes_back_with_the_clock() {
     let decided = layer.record_hitl_decision(scope, id, "call", approved);
     decided.await.unwrap();
     let found = layer.search_messages(scope, "FOUND", SearchPage::first());
-    let found = found.await.unwrap();
+    let found = found.await.unwrap().items;
     let found: Vec<_> = found
         .iter()
         .map(|message| message.content.as_str())
@@ -59,7 +59,7 @@ async fn no_time_of_a_conversation_goes_back_with_the_clock() {
     layer.clear_display_messages(scope, id).await.unwrap();
 
     let listed = layer.list_conversations(scope, ListConversations::default());
-    assert_eq!(listed.await.unwrap()[0].updated_at, tomorrow);
+    assert_eq!(listed.await.unwrap().items[0].updated_at, tomorrow);
     let saved: String = sqlx::query_scalar("SELECT updated_at FROM sagents_agent_states")
         .fetch_one(&pool)
         .await

@@ -180,7 +180,7 @@ async fn survives(break_disk: impl FnOnce(), repair: impl FnOnce(), hint: &str) 
         .load_display_messages(&scope(), id, page)
         .await
         .unwrap();
-    assert_eq!(page.len(), WRITES);
+    assert_eq!(page.items.len(), WRITES);
     let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
     let rename = sqlx::query("UPDATE users SET name = 'renamed'");
     rename.execute(&mut *transaction).await.unwrap();

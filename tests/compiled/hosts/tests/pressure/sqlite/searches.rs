@@ -69,7 +69,7 @@ async fn searches_of_one_owner_do_not_slow_down_another() {
         // One of another owner does not wait for them.
         let page = SearchPage::first();
         let found = layer.search_messages(&user(2), "MEAN", page).await;
-        assert!(!found.unwrap().is_empty());
+        assert!(!found.unwrap().items.is_empty());
         searches.shutdown().await;
     }
     let (usual, attacked) = (median(usual), median(attacked));
@@ -104,7 +104,7 @@ async fn a_search_that_takes_too_long_is_interrupted_and_its_connection_is_used_
             .await
             .unwrap_err();
         let found = layer.search_messages(&scope, "nowhere", SearchPage::first());
-        assert_eq!(found.await.unwrap(), []);
+        assert_eq!(found.await.unwrap().items, []);
     }
     let id = conversation(&layer, 1).await;
     layer.get_conversation(&scope, id).await.unwrap();

@@ -48,7 +48,7 @@ async fn writers_that_are_given_up_leave_the_connections_to_readers() {
     let stored = append(&layer, 1, id, "stored").await.unwrap();
     let (scope, page) = (scope(), MessagePage::first());
     let page = layer.load_display_messages(&scope, id, page).await;
-    assert_eq!(page.unwrap(), [stored]);
+    assert_eq!(page.unwrap().items, [stored]);
     free(&pool).await;
 }
 
@@ -78,7 +78,7 @@ async fn writes_that_are_given_up_are_stored_as_a_whole_or_not_at_all() {
         .load_display_messages(&scope(), id, page)
         .await
         .unwrap();
-    let sequences: Vec<_> = page.iter().map(|message| message.sequence).collect();
+    let sequences: Vec<_> = page.items.iter().map(|message| message.sequence).collect();
     assert!(sequences.len() >= acknowledged);
     let count = i64::try_from(sequences.len()).unwrap();
     assert_eq!(sequences, (0..count).collect::<Vec<_>>(), "no gap");
