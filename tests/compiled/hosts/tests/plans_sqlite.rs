@@ -33,10 +33,7 @@ async fn every_statement_goes_by_a_key() {
         }
         if statement.contains("max(n.sequence)") {
             let is_index = |step: &&String| step.contains("_display_messages_tool_calls");
-            let uses = steps
-                .iter()
-                .find(is_index)
-                .is_some_and(|step| step.contains("USING COVERING INDEX"));
+            let uses = steps.iter().find(is_index).is_some_and(|step| step.contains("USING COVERING INDEX"));
             assert!(uses, "{statement}\n{steps:#?}");
         }
     }
