@@ -30,7 +30,11 @@ async fn append_from(pools: usize, tasks: usize) {
     let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
     let url = database.url();
     let conversations = Conversations::new(connect(&url).await.unwrap());
-    let id = conversations.create_conversation(&scope(), NewConversation::new()).await.unwrap().id;
+    let id = conversations
+        .create_conversation(&scope(), NewConversation::new())
+        .await
+        .unwrap()
+        .id;
 
     let shared = NewDisplayMessage::text(Role::System, "said by all, stored once");
     let mut writers = tokio::task::JoinSet::new();
@@ -59,7 +63,10 @@ async fn append_from(pools: usize, tasks: usize) {
     assert_eq!(own.len(), taken.len(), "no two got the same sequence");
 
     let page = MessagePage::first().limit(MessagePage::MAX_LIMIT);
-    let messages = conversations.load_display_messages(&scope(), id, page).await.unwrap();
+    let messages = conversations
+        .load_display_messages(&scope(), id, page)
+        .await
+        .unwrap();
     let sequences: Vec<_> = messages.items.iter().map(|row| row.sequence).collect();
     let expected: Vec<_> = (0..).take(pools * tasks * EACH + 1).collect();
     assert_eq!(sequences, expected);
@@ -70,7 +77,10 @@ async fn append_from(pools: usize, tasks: usize) {
 async fn two_hundred_decisions_of_four_processes_are_claimed_once() {
     let (_database, processes, id) = processes(4).await;
     let call = NewDisplayMessage::tool_call("call_1", "search");
-    processes[0].append_display_message(&scope(), id, call).await.unwrap();
+    processes[0]
+        .append_display_message(&scope(), id, call)
+        .await
+        .unwrap();
     // Before, they race for the call itself.
     let mut claims = JoinSet::new();
     for n in 0..20 {
@@ -83,15 +93,22 @@ async fn two_hundred_decisions_of_four_processes_are_claimed_once() {
     }
     let claimed = claims.join_all().await;
     assert_eq!(claimed.iter().filter(|is_claimed| **is_claimed).count(), 1);
-    processes[0].interrupt_tool_call(&scope(), id, "call_1", Map::new()).await.unwrap();
+    processes[0]
+        .interrupt_tool_call(&scope(), id, "call_1", Map::new())
+        .await
+        .unwrap();
 
     let mut decisions = JoinSet::new();
     for n in 0..200 {
         let (process, claim) = (processes[n % 4].clone(), Uuid::now_v7());
         let decision = match n % 3 {
             0 => Decision::Approve,
-            1 => Decision::Edit { arguments: json!({ "n": n }) },
-            _ => Decision::Reject { reason: Some(n.to_string()) },
+            1 => Decision::Edit {
+                arguments: json!({ "n": n }),
+            },
+            _ => Decision::Reject {
+                reason: Some(n.to_string()),
+            },
         };
         decisions.spawn(async move {
             let scope = scope();
@@ -111,7 +128,11 @@ async fn two_hundred_decisions_of_four_processes_are_claimed_once() {
     };
     assert_eq!(call.decision().as_ref(), Some(decision));
     assert_eq!(call.status, Some(decision.status()));
-    assert!(decided.iter().all(|other| (&other.0, &other.1) == (decision, call)));
+    assert!(
+        decided
+            .iter()
+            .all(|other| (&other.0, &other.1) == (decision, call))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -139,7 +160,10 @@ async fn of_many_processes_one_runs_the_agent() {
         let started: Vec<_> = begun.iter().filter(|(_, is)| *is).collect();
         assert_eq!(started.len(), 1, "{begun:?}");
         assert!(begun.iter().all(|(run, _)| *run == started[0].0));
-        processes[0].end_run(&scope(), id, started[0].0, RunStatus::Failed).await.unwrap();
+        processes[0]
+            .end_run(&scope(), id, started[0].0, RunStatus::Failed)
+            .await
+            .unwrap();
     }
 }
 
@@ -180,7 +204,9 @@ async fn a_reader_who_reconnects_sees_every_row_in_its_last_form() {
         }
     };
     let readers = [1, 2, 5, 10, 100].map(|limit| tokio::spawn(reader(limit)));
-    let mut watch = processes[1].watch(&scope(), id, ChangeCursor::START).unwrap();
+    let mut watch = processes[1]
+        .watch(&scope(), id, ChangeCursor::START)
+        .unwrap();
     let watched = tokio::spawn(async move {
         let mut last = BTreeMap::new();
         loop {
@@ -194,11 +220,21 @@ async fn a_reader_who_reconnects_sees_every_row_in_its_last_form() {
     });
     writers.join_all().await;
     let end = NewDisplayMessage::text(Role::System, "the end");
-    processes[0].append_display_message(&scope(), id, end).await.unwrap();
+    processes[0]
+        .append_display_message(&scope(), id, end)
+        .await
+        .unwrap();
 
     let page = MessagePage::first().limit(MessagePage::MAX_LIMIT);
-    let page = processes[0].load_display_messages(&scope(), id, page).await.unwrap();
-    let mut expected: BTreeMap<_, _> = page.items.into_iter().map(|row| (row.sequence, row)).collect();
+    let page = processes[0]
+        .load_display_messages(&scope(), id, page)
+        .await
+        .unwrap();
+    let mut expected: BTreeMap<_, _> = page
+        .items
+        .into_iter()
+        .map(|row| (row.sequence, row))
+        .collect();
     expected.retain(|_, row| row.content != "the end");
     assert_eq!(expected.len(), 2 * 15 * 4);
     for seen in readers {
@@ -217,29 +253,53 @@ async fn write_turn(process: &Conversations, id: Uuid, n: usize) {
         let parts = vec![thought("hm"), thought("or"), ContentPart::text(text)];
         let mut draft = Message::assistant("");
         draft.content = Some(Content::Parts(parts));
-        process.save_draft(&scope, id, message_id, &draft).await.unwrap();
+        process
+            .save_draft(&scope, id, message_id, &draft)
+            .await
+            .unwrap();
     }
     let mut whole = Message::assistant("");
-    whole.content = Some(Content::Parts(vec![thought("hm"), ContentPart::text("I think so.")]));
+    whole.content = Some(Content::Parts(vec![
+        thought("hm"),
+        ContentPart::text("I think so."),
+    ]));
     if n % 2 == 0 {
         whole.tool_calls = vec![ToolCall::new(&call_id, "search", json!({}))];
     }
-    process.save_message(&scope, id, message_id, &whole).await.unwrap();
+    process
+        .save_message(&scope, id, message_id, &whole)
+        .await
+        .unwrap();
     if n % 2 == 0 {
-        process.claim_tool_call(&scope, id, &call_id, message_id).await.unwrap();
-        process.interrupt_tool_call(&scope, id, &call_id, Map::new()).await.unwrap();
+        process
+            .claim_tool_call(&scope, id, &call_id, message_id)
+            .await
+            .unwrap();
+        process
+            .interrupt_tool_call(&scope, id, &call_id, Map::new())
+            .await
+            .unwrap();
         let decide = process.decide_tool_call(&scope, id, &call_id, &Decision::Approve, message_id);
         decide.await.unwrap();
-        process.complete_tool_call(&scope, id, &call_id, Map::new()).await.unwrap();
+        process
+            .complete_tool_call(&scope, id, &call_id, Map::new())
+            .await
+            .unwrap();
     } else {
         let unsaved = Uuid::now_v7();
         let said = Message::user("unsaved");
-        process.save_draft(&scope, id, unsaved, &said).await.unwrap();
+        process
+            .save_draft(&scope, id, unsaved, &said)
+            .await
+            .unwrap();
         let settled = [(unsaved, Delivery::Interrupted)];
         process.settle_messages(&scope, id, &settled).await.unwrap();
     }
     let text = NewDisplayMessage::text(Role::User, format!("message {n}"));
-    process.append_display_message(&scope, id, text).await.unwrap();
+    process
+        .append_display_message(&scope, id, text)
+        .await
+        .unwrap();
 }
 
 /// Processes have pools of their own.
@@ -250,11 +310,17 @@ async fn processes(count: usize) -> (Database, Vec<Conversations>, Uuid) {
         processes.push(Conversations::new(connect(&database.url()).await.unwrap()));
     }
     let new = NewConversation::new();
-    let id = processes[0].create_conversation(&scope(), new).await.unwrap().id;
+    let id = processes[0]
+        .create_conversation(&scope(), new)
+        .await
+        .unwrap()
+        .id;
     (database, processes, id)
 }
 
 fn scope() -> Scope {
     let name = "a".to_owned();
-    Scope { user: User { id: 1, name } }
+    Scope {
+        user: User { id: 1, name },
+    }
 }

@@ -30,8 +30,12 @@ async fn a_column_that_another_process_adds_breaks_no_call() {
 
     let other = connect(&database.url()).await.unwrap();
     for table in ["conversations", "agent_states", "display_messages"] {
-        let add = format!("ALTER TABLE sagents_{table} ADD COLUMN color TEXT NOT NULL DEFAULT 'red'");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(add)).execute(&other).await.unwrap();
+        let add =
+            format!("ALTER TABLE sagents_{table} ADD COLUMN color TEXT NOT NULL DEFAULT 'red'");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(add))
+            .execute(&other)
+            .await
+            .unwrap();
     }
     // Every connection of the pool has prepared the statements before.
     for _ in 0..10 {
@@ -42,9 +46,10 @@ async fn a_column_that_another_process_adds_breaks_no_call() {
 #[tokio::test]
 async fn tables_that_were_not_migrated_are_an_error_with_a_hint() {
     let _turn = TURN.lock().await;
-    for change in
-        ["ALTER TABLE sagents_conversations RENAME COLUMN user_id TO team_id", "DROP TABLE sagents_display_messages"]
-    {
+    for change in [
+        "ALTER TABLE sagents_conversations RENAME COLUMN user_id TO team_id",
+        "DROP TABLE sagents_display_messages",
+    ] {
         let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
         let pool = connect(&database.url()).await.unwrap();
         sqlx::raw_sql(change).execute(&pool).await.unwrap();
@@ -61,7 +66,10 @@ async fn tables_that_were_not_migrated_are_an_error_with_a_hint() {
         let hint = error.hint().unwrap();
         assert!(hint.starts_with("run the migrations"), "{hint}");
         let source = error.source().unwrap().to_string();
-        assert!(source.contains("sagents_display_messages") || source.contains("user_id"), "{source}");
+        assert!(
+            source.contains("sagents_display_messages") || source.contains("user_id"),
+            "{source}"
+        );
     }
 }
 
@@ -82,9 +90,17 @@ async fn every_call_is_a_span_with_the_conversation_and_without_content() {
     }
     for (name, fields) in seen.iter() {
         assert!(!fields.contains(SECRET), "{name} {fields}");
-        let is_about_many =
-            ["list_conversations", "search_messages", "unfinished_runs", "delete_conversations_before"].contains(name);
-        assert!(is_about_many || fields.contains(&id.to_string()), "{name} {fields}");
+        let is_about_many = [
+            "list_conversations",
+            "search_messages",
+            "unfinished_runs",
+            "delete_conversations_before",
+        ]
+        .contains(name);
+        assert!(
+            is_about_many || fields.contains(&id.to_string()),
+            "{name} {fields}"
+        );
     }
 }
 
@@ -144,23 +160,41 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
 
     let text = NewDisplayMessage::text(Role::User, SECRET);
     for _ in 0..2 {
-        layer.append_display_message(scope, id, text.clone()).await?;
+        layer
+            .append_display_message(scope, id, text.clone())
+            .await?;
     }
     let mut message = Message::assistant(SECRET);
     message.tool_calls = vec![ToolCall::new("call_1", "search", json!({ "q": SECRET }))];
-    layer.save_message(scope, id, Uuid::now_v7(), &message).await?;
-    layer.load_display_messages(scope, id, MessagePage::first()).await?;
-    layer.load_display_messages(scope, id, MessagePage::last()).await?;
-    layer.search_messages(scope, SECRET, SearchPage::first()).await?;
-    layer.interrupt_tool_call(scope, id, "call_1", Map::new()).await?;
-    layer.record_hitl_decision(scope, id, "call_1", HitlDecision::Approved).await?;
+    layer
+        .save_message(scope, id, Uuid::now_v7(), &message)
+        .await?;
+    layer
+        .load_display_messages(scope, id, MessagePage::first())
+        .await?;
+    layer
+        .load_display_messages(scope, id, MessagePage::last())
+        .await?;
+    layer
+        .search_messages(scope, SECRET, SearchPage::first())
+        .await?;
+    layer
+        .interrupt_tool_call(scope, id, "call_1", Map::new())
+        .await?;
+    layer
+        .record_hitl_decision(scope, id, "call_1", HitlDecision::Approved)
+        .await?;
     layer.mark_tool_executing(scope, id, "call_1").await?;
     let is_interrupt = Map::from_iter([("is_interrupt".to_owned(), json!(true))]);
     let waiting = NewDisplayMessage::tool_result("call_1", SECRET).metadata(is_interrupt);
     layer.append_display_message(scope, id, waiting).await?;
     let result = ToolResult::new("call_1", "search", SECRET);
-    layer.resolve_interrupted_tool_result(scope, id, &result).await?;
-    layer.complete_tool_call(scope, id, "call_1", Map::new()).await?;
+    layer
+        .resolve_interrupted_tool_result(scope, id, &result)
+        .await?;
+    layer
+        .complete_tool_call(scope, id, "call_1", Map::new())
+        .await?;
 
     let message_id = Uuid::now_v7();
     for text in ["a", SECRET] {
@@ -175,9 +209,15 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
     layer.save_message(scope, id, message_id, &message).await?;
     let claim = Uuid::now_v7();
     layer.claim_tool_call(scope, id, "call_2", claim).await?;
-    layer.interrupt_tool_call(scope, id, "call_2", Map::new()).await?;
-    let decision = Decision::Reject { reason: Some(SECRET.into()) };
-    layer.decide_tool_call(scope, id, "call_2", &decision, claim).await?;
+    layer
+        .interrupt_tool_call(scope, id, "call_2", Map::new())
+        .await?;
+    let decision = Decision::Reject {
+        reason: Some(SECRET.into()),
+    };
+    layer
+        .decide_tool_call(scope, id, "call_2", &decision, claim)
+        .await?;
     layer.changes(scope, id, ChangeCursor::START, 10).await?;
     let mut watch = layer.watch(scope, id, ChangeCursor::START)?;
     watch.next().await?;
@@ -193,9 +233,18 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
 
     let mut state = State::new();
     state.add_message(Message::user(SECRET));
-    let saved = layer.save_agent_state(scope, id, &state, Expect::NOTHING).await?;
-    layer.save_agent_state(scope, id, &state, Expect::Any).await?;
-    assert!(layer.save_agent_state(scope, id, &state, Expect::Revision(saved)).await.is_err());
+    let saved = layer
+        .save_agent_state(scope, id, &state, Expect::NOTHING)
+        .await?;
+    layer
+        .save_agent_state(scope, id, &state, Expect::Any)
+        .await?;
+    assert!(
+        layer
+            .save_agent_state(scope, id, &state, Expect::Revision(saved))
+            .await
+            .is_err()
+    );
     let loaded = layer.load_agent_state(scope, id).await?;
     layer.load_todos(scope, id).await?;
     let expect = Expect::Unreadable(loaded.revision);
@@ -205,13 +254,20 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
     layer.restore_unreadable(scope, id, aside).await?;
     let aside = layer.list_unreadable(scope, id).await?[0].epoch;
     layer.discard_unreadable(scope, id, aside).await?;
-    layer.delete_conversations_before(chrono::DateTime::UNIX_EPOCH).await?;
+    layer
+        .delete_conversations_before(chrono::DateTime::UNIX_EPOCH)
+        .await?;
     layer.delete_conversation(scope, id).await?;
     Ok(id)
 }
 
 fn scope() -> Scope {
-    Scope { user: User { id: 1, name: "a".into() } }
+    Scope {
+        user: User {
+            id: 1,
+            name: "a".into(),
+        },
+    }
 }
 
 /// The spans of the generated code, with their fields as text.

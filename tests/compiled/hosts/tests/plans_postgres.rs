@@ -39,7 +39,10 @@ async fn every_statement_goes_by_a_key_and_every_index_is_used() {
     let pool = connect(&database.url()).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
     let indexes = "SELECT indexname::text FROM pg_indexes WHERE tablename LIKE 'sagents\\_%'";
-    let indexes: Vec<String> = sqlx::query_scalar(indexes).fetch_all(&mut *connection).await.unwrap();
+    let indexes: Vec<String> = sqlx::query_scalar(indexes)
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap();
     let mut unused: BTreeSet<_> = indexes.into_iter().collect();
     assert_eq!(unused.len(), 12, "{unused:?}");
 
@@ -50,7 +53,9 @@ async fn every_statement_goes_by_a_key_and_every_index_is_used() {
     for statement in statements {
         let plan = explain(&mut connection, &statement).await;
         assert!(!plan.contains("Seq Scan on"), "{statement}\n{plan}");
-        unused.retain(|index| !plan.contains(&format!(" using {index} ")) && !plan.contains(&format!(" on {index} ")));
+        unused.retain(|index| {
+            !plan.contains(&format!(" using {index} ")) && !plan.contains(&format!(" on {index} "))
+        });
     }
     assert_eq!(unused, BTreeSet::new());
 }
@@ -100,7 +105,10 @@ async fn every_statement_of_a_group_goes_by_a_key() {
     let database = Database::migrated(FILL_GROUPS).await;
     let pool = connect(&database.url()).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
-    for (context, index) in [("logins", "login_conversations_id"), ("devices", "device_conversations_id")] {
+    for (context, index) in [
+        ("logins", "login_conversations_id"),
+        ("devices", "device_conversations_id"),
+    ] {
         let mut statements = source::statements(context);
         statements.retain(|statement| statement.contains(" AS g"));
         assert_eq!(statements.len(), 16, "{statements:#?}");
@@ -115,14 +123,26 @@ async fn every_statement_of_a_group_goes_by_a_key() {
 
 /// The plan that holds for whatever the parameters are.
 async fn explain(connection: &mut PgConnection, statement: &str) -> String {
-    let prepare = format!("SET plan_cache_mode = force_generic_plan; DEALLOCATE ALL; PREPARE s AS {statement}");
+    let prepare = format!(
+        "SET plan_cache_mode = force_generic_plan; DEALLOCATE ALL; PREPARE s AS {statement}"
+    );
     let prepared = sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection);
-    prepared.await.unwrap_or_else(|error| panic!("{statement}\n{error}"));
-    let types = "SELECT cardinality(parameter_types) AS n FROM pg_prepared_statements WHERE name = 's'";
-    let types = sqlx::raw_sql(types).fetch_one(&mut *connection).await.unwrap();
-    let nulls = vec!["NULL"; usize::try_from(types.get_unchecked::<i32, _>("n")).unwrap()].join(", ");
+    prepared
+        .await
+        .unwrap_or_else(|error| panic!("{statement}\n{error}"));
+    let types =
+        "SELECT cardinality(parameter_types) AS n FROM pg_prepared_statements WHERE name = 's'";
+    let types = sqlx::raw_sql(types)
+        .fetch_one(&mut *connection)
+        .await
+        .unwrap();
+    let nulls =
+        vec!["NULL"; usize::try_from(types.get_unchecked::<i32, _>("n")).unwrap()].join(", ");
     let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE s({nulls})"));
-    let rows = sqlx::raw_sql(explain).fetch_all(&mut *connection).await.unwrap();
+    let rows = sqlx::raw_sql(explain)
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap();
     let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     lines.join("\n")
 }

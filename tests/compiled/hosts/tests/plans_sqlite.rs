@@ -23,9 +23,11 @@ async fn every_statement_goes_by_a_key() {
         let rows = sqlx::raw_sql(explain).fetch_all(&pool).await.unwrap();
         let steps: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
         for step in &steps {
-            let scans = ["SCAN c", "SCAN d", "SCAN g", "SCAN m", "SCAN n", "SCAN r", "SCAN s"]
-                .iter()
-                .any(|scan| step == scan || step.starts_with(&format!("{scan} ")));
+            let scans = [
+                "SCAN c", "SCAN d", "SCAN g", "SCAN m", "SCAN n", "SCAN r", "SCAN s",
+            ]
+            .iter()
+            .any(|scan| step == scan || step.starts_with(&format!("{scan} ")));
             assert!(!scans, "{statement}\n{steps:#?}");
         }
         if steps.iter().any(|step| step.contains("TEMP B-TREE")) {
@@ -33,7 +35,10 @@ async fn every_statement_goes_by_a_key() {
         }
         if statement.contains("max(n.sequence)") {
             let is_index = |step: &&String| step.contains("_display_messages_tool_calls");
-            let uses = steps.iter().find(is_index).is_some_and(|step| step.contains("USING COVERING INDEX"));
+            let uses = steps
+                .iter()
+                .find(is_index)
+                .is_some_and(|step| step.contains("USING COVERING INDEX"));
             assert!(uses, "{statement}\n{steps:#?}");
         }
     }

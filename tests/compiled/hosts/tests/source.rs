@@ -9,7 +9,11 @@ pub fn statements(context: &str) -> Vec<String> {
     let store = &Path::new("src").join(context).join("store");
     let read = |path: &Path| fs::read_to_string(path).unwrap();
     let mut sources = vec![read(&store.with_extension("rs"))];
-    sources.extend(fs::read_dir(store).unwrap().map(|entry| read(&entry.unwrap().path())));
+    sources.extend(
+        fs::read_dir(store)
+            .unwrap()
+            .map(|entry| read(&entry.unwrap().path())),
+    );
     let columns = sources.iter().flat_map(|source| columns(source)).collect();
     let constants = sources.iter().flat_map(|source| {
         let bodies = source.split(": &str =").skip(1);
@@ -51,7 +55,11 @@ fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = source;
     while let Some(start) = rest.find('"') {
-        let end = if rest[..start].ends_with("r#") { "\"#" } else { "\"" };
+        let end = if rest[..start].ends_with("r#") {
+            "\"#"
+        } else {
+            "\""
+        };
         let (literal, after) = rest[start + 1..].split_once(end).unwrap();
         found.push(literal.to_owned());
         rest = after;

@@ -10,7 +10,8 @@ use serde_json::{Map, json};
 use sqlx::Row as _;
 use uuid::Uuid;
 
-const CREATE: &str = "CREATE EXTENSION pg_stat_statements; INSERT INTO users (id, name) VALUES (1, 'a')";
+const CREATE: &str =
+    "CREATE EXTENSION pg_stat_statements; INSERT INTO users (id, name) VALUES (1, 'a')";
 /// Four conversations: three with 600 messages of the agent, and one with 600 display messages.
 const OLD: &str = "
     INSERT INTO sagents_conversations (user_id, id, scope, next_sequence, inserted_at, updated_at)
@@ -47,13 +48,24 @@ async fn every_call_is_one_statement() {
         }};
     }
 
-    let scope = &Scope { user: User { id: 1, name: "a".into() } };
+    let scope = &Scope {
+        user: User {
+            id: 1,
+            name: "a".into(),
+        },
+    };
     let new = NewConversation::new().title("Plans");
-    let id = statements!(1, layer.create_conversation(scope, new.clone())).unwrap().id;
+    let id = statements!(1, layer.create_conversation(scope, new.clone()))
+        .unwrap()
+        .id;
     statements!(1, layer.create_conversation(scope, new)).unwrap();
     statements!(1, layer.get_conversation(scope, id)).unwrap();
     statements!(1, layer.get_conversation(scope, Uuid::now_v7())).unwrap_err();
-    statements!(1, layer.update_conversation(scope, id, ConversationChanges::default())).unwrap();
+    statements!(
+        1,
+        layer.update_conversation(scope, id, ConversationChanges::default())
+    )
+    .unwrap();
     statements!(1, layer.set_interrupted(scope, id, true)).unwrap();
     for order_by in [
         ConversationOrder::UpdatedDesc,
@@ -71,21 +83,33 @@ async fn every_call_is_one_statement() {
     statements!(1, layer.append_display_message(scope, id, text.clone())).unwrap();
     statements!(1, layer.append_display_message(scope, Uuid::now_v7(), text)).unwrap_err();
     let mut message = Message::assistant("Let me look.");
-    message.tool_calls =
-        vec![ToolCall::new("call_1", "search", json!({})), ToolCall::new("call_2", "fetch", json!({}))];
+    message.tool_calls = vec![
+        ToolCall::new("call_1", "search", json!({})),
+        ToolCall::new("call_2", "fetch", json!({})),
+    ];
     let message_id = Uuid::now_v7();
     let stored = statements!(1, layer.save_message(scope, id, message_id, &message)).unwrap();
     assert_eq!(stored.len(), 3);
-    message.tool_calls.push(ToolCall::new("call_3", "fetch", json!({})));
+    message
+        .tool_calls
+        .push(ToolCall::new("call_3", "fetch", json!({})));
     statements!(1, layer.save_message(scope, id, message_id, &message)).unwrap();
-    statements!(1, layer.load_display_messages(scope, id, MessagePage::last())).unwrap();
+    statements!(
+        1,
+        layer.load_display_messages(scope, id, MessagePage::last())
+    )
+    .unwrap();
     // In a transaction, for which a limit in time is set.
     statements!(4, layer.search_messages(scope, "LOOK", SearchPage::first())).unwrap();
 
     let none = Map::new;
     statements!(1, layer.mark_tool_executing(scope, id, "call_1")).unwrap();
     statements!(1, layer.interrupt_tool_call(scope, id, "call_1", none())).unwrap();
-    statements!(1, layer.record_hitl_decision(scope, id, "call_1", HitlDecision::Approved)).unwrap();
+    statements!(
+        1,
+        layer.record_hitl_decision(scope, id, "call_1", HitlDecision::Approved)
+    )
+    .unwrap();
     statements!(1, layer.complete_tool_call(scope, id, "call_1", none())).unwrap();
     statements!(1, layer.cancel_tool_call(scope, id, "call_1")).unwrap_err();
     statements!(1, layer.fail_tool_call(scope, id, "call_2", none())).unwrap();
@@ -112,7 +136,10 @@ async fn every_call_is_one_statement() {
     let mut watch = layer.watch(scope, id, ChangeCursor::START).unwrap();
     statements!(2, watch.next()).unwrap();
     let mut calls = Message::assistant("");
-    calls.tool_calls = vec![ToolCall::new("call_5", "search", json!({})), ToolCall::new("call_6", "search", json!({}))];
+    calls.tool_calls = vec![
+        ToolCall::new("call_5", "search", json!({})),
+        ToolCall::new("call_6", "search", json!({})),
+    ];
     statements!(1, layer.save_message(scope, id, Uuid::now_v7(), &calls)).unwrap();
     let claim = Uuid::now_v7();
     statements!(1, layer.claim_tool_call(scope, id, "call_5", claim)).unwrap();
@@ -120,7 +147,11 @@ async fn every_call_is_one_statement() {
     statements!(1, layer.interrupt_tool_call(scope, id, "call_6", none())).unwrap();
     for _ in 0..2 {
         let decision = &Decision::Approve;
-        statements!(1, layer.decide_tool_call(scope, id, "call_6", decision, claim)).unwrap();
+        statements!(
+            1,
+            layer.decide_tool_call(scope, id, "call_6", decision, claim)
+        )
+        .unwrap();
     }
 
     let (run_id, lease) = (Uuid::now_v7(), std::time::Duration::from_secs(30));
@@ -137,18 +168,34 @@ async fn every_call_is_one_statement() {
     statements!(1, layer.clear_display_messages(scope, id)).unwrap();
 
     let (state, write_id) = (State::new(), Uuid::now_v7());
-    let first = statements!(1, layer.save_agent_state(scope, id, &state, Expect::NOTHING)).unwrap();
+    let first = statements!(
+        1,
+        layer.save_agent_state(scope, id, &state, Expect::NOTHING)
+    )
+    .unwrap();
     let expect = Expect::Revision(first);
-    statements!(1, layer.save_agent_state_with_id(scope, id, &state, expect, write_id)).unwrap();
+    statements!(
+        1,
+        layer.save_agent_state_with_id(scope, id, &state, expect, write_id)
+    )
+    .unwrap();
     // Why a save was refused takes another one, and so does looking at what `Any` overwrites. One that
     // writes all rows looks whether those that are there belong to what the first version set aside.
-    statements!(3, layer.save_agent_state_with_id(scope, id, &state, expect, write_id)).unwrap();
+    statements!(
+        3,
+        layer.save_agent_state_with_id(scope, id, &state, expect, write_id)
+    )
+    .unwrap();
     statements!(3, layer.save_agent_state(scope, id, &state, expect)).unwrap_err();
     let last = statements!(3, layer.save_agent_state(scope, id, &state, Expect::Any)).unwrap();
     statements!(1, layer.load_agent_state(scope, id)).unwrap();
     statements!(1, layer.load_todos(scope, id)).unwrap();
     // What sets aside, restores or discards is a transaction that locks the conversation first.
-    statements!(7, layer.save_agent_state(scope, id, &state, Expect::Unreadable(last))).unwrap();
+    statements!(
+        7,
+        layer.save_agent_state(scope, id, &state, Expect::Unreadable(last))
+    )
+    .unwrap();
     let aside = statements!(1, layer.list_unreadable(scope, id)).unwrap()[0].epoch;
     statements!(1, layer.load_unreadable(scope, id, aside)).unwrap();
     statements!(6, layer.restore_unreadable(scope, id, aside)).unwrap();
@@ -156,7 +203,11 @@ async fn every_call_is_one_statement() {
     statements!(5, layer.discard_unreadable(scope, id, aside)).unwrap();
 
     // One for each thousand conversations, and one that finds the end.
-    statements!(2, layer.delete_conversations_before(chrono::DateTime::UNIX_EPOCH)).unwrap();
+    statements!(
+        2,
+        layer.delete_conversations_before(chrono::DateTime::UNIX_EPOCH)
+    )
+    .unwrap();
     statements!(1, layer.delete_conversation(scope, id)).unwrap();
     statements!(1, layer.delete_conversation(scope, id)).unwrap_err();
 
