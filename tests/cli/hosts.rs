@@ -712,8 +712,11 @@ fn without_an_owner_a_context_brings_its_scope() {
     /// Whose rows a call may read.
     pub type Reach = Owner;
 
-    /// A caller. Implement it for every type that a call may be made with.
-    pub trait OwnerScope: Sync {
+    /// A caller. Implement it for every type that a call may be made with. References, [`Arc`]s and
+    /// `dyn OwnerScope` are callers too.
+    ///
+    /// [`Arc`]: std::sync::Arc
+    pub trait OwnerScope: Send + Sync {
         /// The owner whose rows the call may reach.
         ///
         /// # Errors
@@ -740,6 +743,26 @@ fn without_an_owner_a_context_brings_its_scope() {
     impl OwnerScope for Owner {
         fn owner(&self) -> Result<Owner> {
             Ok(self.clone())
+        }
+    }
+
+    impl<T: OwnerScope + ?Sized> OwnerScope for &T {
+        fn owner(&self) -> Result<Owner> {
+            T::owner(self)
+        }
+
+        fn reach(&self) -> Result<Reach> {
+            T::reach(self)
+        }
+    }
+
+    impl<T: OwnerScope + ?Sized> OwnerScope for std::sync::Arc<T> {
+        fn owner(&self) -> Result<Owner> {
+            T::owner(self)
+        }
+
+        fn reach(&self) -> Result<Reach> {
+            T::reach(self)
         }
     }
     "#);

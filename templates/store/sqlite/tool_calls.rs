@@ -1,69 +1,52 @@
 //! The statements for tool calls.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::display_message::IS_ERROR;
-use super::super::{ContentType, DisplayMessage, Error, HitlDecision, Owner, Result, ToolStatus};
-use super::conversations::touch;
+use super::super::tool_calls::ToolCallEdit;
+use super::super::{ContentType, DisplayMessage, Error, Owner, Result};
+use super::messages::{take_sequences, update};
 use super::rows::display_message_columns;
 use super::{Store, retry};
 
 impl Store {
-    pub(crate) async fn change_tool_call(
+    /// Returns the call, and whether the edit applied to it.
+    pub(crate) async fn edit_tool_call(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
         call_id: &str,
-        status: ToolStatus,
-        metadata: &Map<String, Value>,
-    ) -> Result<DisplayMessage> {
+        edit: &ToolCallEdit,
+    ) -> Result<(DisplayMessage, bool)> {
         retry(|| async {
             let mut tx = self.begin().await?;
-            touch(&mut tx, owner, conversation_id).await?;
             let call = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolCall);
             let mut call = call.await?.ok_or(Error::NotFound)?;
-            let before = call.status.ok_or(Error::NotFound)?;
-            if !before.may_become(status) {
-                return Err(Error::Invalid(format!(
-                    "a tool call that is {} cannot become {}",
-                    before.as_str(),
-                    status.as_str()
-                )));
+            if !edit.applies_to(&call) {
+                tx.rollback().await?;
+                return Ok((call, false));
             }
-            call.status = Some(status);
-            call.metadata.extend(metadata.clone());
-            update(&mut tx, owner, &call).await?;
-            tx.commit().await?;
-            Ok(call)
-        })
-        .await
-    }
-
-    pub(crate) async fn record_hitl_decision(
-        &self,
-        owner: &Owner,
-        conversation_id: Uuid,
-        call_id: &str,
-        decision: HitlDecision,
-    ) -> Result<DisplayMessage> {
-        let decision = || [("hitl_decision".to_owned(), Value::from(decision.as_str()))];
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            touch(&mut tx, owner, conversation_id).await?;
-            let call = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolCall);
-            let mut call = call.await?.ok_or(Error::NotFound)?;
-            call.metadata.extend(decision());
-            update(&mut tx, owner, &call).await?;
-            let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
-            if let Some(mut result) = result.await? {
-                result.metadata.extend(decision());
-                update(&mut tx, owner, &result).await?;
+            let change = take_sequences(&mut tx, owner, conversation_id, 0).await?;
+            if edit.is_interrupting(&call) {
+                call.metadata.retain(|key, _| !ToolCallEdit::OF_A_DECISION.contains(&key.as_str()));
+            }
+            call.status = edit.status.or(call.status);
+            call.metadata.extend(edit.metadata.clone());
+            call.changed = change.number;
+            update(&mut tx, owner, &mut call).await?;
+            if !edit.of_result.is_empty() {
+                let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
+                if let Some(mut result) = result.await? {
+                    result.metadata.extend(edit.of_result.clone());
+                    result.changed = change.number;
+                    update(&mut tx, owner, &mut result).await?;
+                }
             }
             tx.commit().await?;
-            Ok(call)
+            self.announce(conversation_id);
+            Ok((call, true))
         })
         .await
     }
@@ -74,22 +57,23 @@ impl Store {
         conversation_id: Uuid,
         call_id: &str,
         content: &str,
-        is_error: bool,
+        failed: bool,
     ) -> Result<DisplayMessage> {
         retry(|| async {
             let mut tx = self.begin().await?;
-            touch(&mut tx, owner, conversation_id).await?;
+            let change = take_sequences(&mut tx, owner, conversation_id, 0).await?;
             let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
             let mut result = result.await?.ok_or(Error::NotFound)?;
             if result.metadata.get("is_interrupt") != Some(&Value::Bool(true)) {
                 return Err(Error::Invalid("the tool result does not mark an interrupt".into()));
             }
-            let flags = [("is_interrupt", false), (IS_ERROR, is_error)];
+            let flags = [("is_interrupt", false), (IS_ERROR, failed)];
             result.metadata.extend(flags.map(|(key, flag)| (key.to_owned(), Value::Bool(flag))));
-            result.is_error = is_error;
             content.clone_into(&mut result.content);
-            update(&mut tx, owner, &result).await?;
+            result.changed = change.number;
+            update(&mut tx, owner, &mut result).await?;
             tx.commit().await?;
+            self.announce(conversation_id);
             Ok(result)
         })
         .await
@@ -122,29 +106,4 @@ async fn newest(
         .fetch_optional(connection)
         .await?;
     Ok(message)
-}
-
-/// Stores the status, content and metadata of an item.
-async fn update(
-    connection: &mut SqliteConnection,
-    owner: &Owner,
-    message: &DisplayMessage,
-) -> Result<()> {
-    const UPDATE: &str = r#"
-        UPDATE {{ display_messages }} AS m SET status = $3, content = $4, metadata = $5
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.sequence = $2"#;
-
-    let updated = sqlx::query(UPDATE)
-        .bind(message.conversation_id)
-        .bind(message.sequence)
-        .bind(message.status.map(ToolStatus::as_str))
-        .bind(&message.content)
-        .bind(Json(&message.metadata))
-{%- if owner.is_some() %}
-        .bind(owner.id())
-{%- endif %}
-        .execute(connection)
-        .await?;
-    debug_assert_eq!(updated.rows_affected(), 1);
-    Ok(())
 }

@@ -8,13 +8,13 @@ use std::path::Path;
 pub fn statements(context: &str) -> Vec<String> {
     let store = &Path::new("src").join(context).join("store");
     let read = |path: &Path| fs::read_to_string(path).unwrap();
-    let columns = columns(&read(&store.join("rows.rs")));
     let mut sources = vec![read(&store.with_extension("rs"))];
     sources.extend(
         fs::read_dir(store)
             .unwrap()
             .map(|entry| read(&entry.unwrap().path())),
     );
+    let columns = sources.iter().flat_map(|source| columns(source)).collect();
     let constants = sources.iter().flat_map(|source| {
         let bodies = source.split(": &str =").skip(1);
         bodies.filter_map(|body| {
@@ -33,15 +33,13 @@ pub fn statements(context: &str) -> Vec<String> {
     statements.collect()
 }
 
-/// The lists of columns, by the macros that hold them.
-fn columns(rows: &str) -> BTreeMap<String, String> {
-    let macros = rows.split("macro_rules! ").skip(1);
-    macros
-        .map(|text| {
-            let (name, rest) = text.split_once(' ').unwrap();
-            (format!("{name}!()"), literals(rest).remove(0))
-        })
-        .collect()
+/// The lists of columns and other parts of statements, by the macros that hold them.
+fn columns(source: &str) -> impl Iterator<Item = (String, String)> {
+    let macros = source.split("macro_rules! ").skip(1);
+    macros.map(|text| {
+        let (name, rest) = text.split_once(' ').unwrap();
+        (format!("{name}!()"), literals(rest).remove(0))
+    })
 }
 
 /// A literal, or what `concat!` makes of several.

@@ -398,9 +398,10 @@ impl World {
             Call::Load(from, limit) => {
                 let page = MessagePage { from, limit };
                 let answer = context.load_display_messages(&scope, id, page).await;
-                let expected = match is_valid(limit) {
-                    true => model.read(key, |talk| talk.page(step.owner, id, from, limit)),
-                    false => INVALID,
+                let expected = if is_valid(limit) {
+                    model.read(key, |talk| talk.page(step.owner, id, from, limit))
+                } else {
+                    INVALID
                 };
                 (rows(answer), expected)
             }
@@ -538,14 +539,16 @@ impl World {
                 };
                 let answer = context.list_conversations(scope, list).await;
                 let expected = model.list_of_group(step.group, order_by, limit, spot);
-                (sorted(rows(answer)), sorted(expected))
+                let keys = keys(order_by);
+                (sorted(rows(answer), keys), sorted(expected, keys))
             }
             Call::Load(from, limit) => {
                 let page = MessagePage { from, limit };
                 let answer = context.load_display_messages(scope, id, page).await;
-                let expected = match is_valid(limit) {
-                    true => read(&|owner, talk| talk.page(owner, id, from, limit)),
-                    false => INVALID,
+                let expected = if is_valid(limit) {
+                    read(&|owner, talk| talk.page(owner, id, from, limit))
+                } else {
+                    INVALID
                 };
                 (rows(answer), expected)
             }
@@ -553,7 +556,7 @@ impl World {
                 let page = SearchPage::first().limit(limit);
                 let answer = context.search_messages(scope, &text, page).await;
                 let expected = model.search_of_group(step.group, &text, limit);
-                (sorted(rows(answer)), sorted(expected))
+                (sorted(rows(answer), FOUND), sorted(expected, FOUND))
             }
             Call::Create(title, metadata) => {
                 let new = NewConversation {
@@ -674,12 +677,15 @@ impl World {
             next: None,
         };
         let expected = model.list_of_group(number, order, 100, None);
-        assert_eq!(sorted(Ok(all.seen())), sorted(expected), "group {number}");
+        let keys = keys(order);
+        let (all, expected) = (sorted(Ok(all.seen()), keys), sorted(expected, keys));
+        assert_eq!(all, expected, "group {number}");
         // Every text contains nothing.
         let page = SearchPage::first().limit(SearchPage::MAX_LIMIT);
         let found = self.context.search_messages(&caller, "", page).await;
         let expected = model.search_of_group(number, "", 100);
-        assert_eq!(sorted(rows(found)), sorted(expected), "group {number}");
+        let (found, expected) = (sorted(rows(found), FOUND), sorted(expected, FOUND));
+        assert_eq!(found, expected, "group {number}");
         let expected = match model.first_owner(number, id) {
             Some(owner) => self.seen(&scope(owner), id).await,
             None => ["Err(NotFound)"; 6].map(str::to_owned),
@@ -827,9 +833,7 @@ impl Model {
             .flat_map(|owner| self.matches(owner, text))
             .collect();
         found.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
-        let place = |row: &Value| {
-            ["inserted_at", "conversation_id", "sequence"].map(|key| row[key].to_string())
-        };
+        let place = |row: &Value| FOUND.iter().map(|key| row[key].clone()).collect::<Vec<_>>();
         let found = found.into_iter().map(|(_, row)| row).collect();
         page_with_ties(found, limit, place)
     }
@@ -1051,7 +1055,7 @@ fn fold(text: &str) -> String {
 }
 
 fn page(all: Vec<Value>, limit: u32) -> Answer {
-    page_with_ties(all, limit, |row| row.to_string())
+    page_with_ties(all, limit, Value::to_string)
 }
 
 /// A page is not cut between conversations of several owners with the same id.
@@ -1074,21 +1078,22 @@ fn page_with_ties<K: PartialEq>(
     Ok(json!({ "items": all, "more": more }))
 }
 
-/// The rows of a page in one order: which of several owners comes first is not defined. That the
-/// rows are in order is seen by their times and ids.
-fn sorted(answer: Answer) -> Answer {
+/// What the results of a search are ordered by.
+const FOUND: &[&str] = &["inserted_at", "conversation_id", "sequence"];
+
+/// What a list is ordered by.
+fn keys(order: ConversationOrder) -> &'static [&'static str] {
+    match order {
+        ConversationOrder::UpdatedDesc | ConversationOrder::UpdatedAsc => &["updated_at", "id"],
+        ConversationOrder::CreatedDesc | ConversationOrder::CreatedAsc => &["id"],
+    }
+}
+
+/// The rows of a page in one order: which of several owners comes first is not defined.
+fn sorted(answer: Answer, keys: &[&str]) -> Answer {
     let mut page = answer?;
     let rows = page["items"].as_array_mut().unwrap();
-    let same = |one: &Value, other: &Value| {
-        let keys = [
-            "id",
-            "updated_at",
-            "conversation_id",
-            "sequence",
-            "inserted_at",
-        ];
-        keys.iter().all(|key| one[key] == other[key])
-    };
+    let same = |one: &Value, other: &Value| keys.iter().all(|key| one[key] == other[key]);
     for run in rows.chunk_by_mut(same) {
         run.sort_by_key(Value::to_string);
     }
@@ -1096,10 +1101,9 @@ fn sorted(answer: Answer) -> Answer {
 }
 
 fn result(call_id: &str, text: &str, is_error: bool) -> ToolResult {
-    let name = "search";
-    match is_error {
-        true => ToolResult::error(call_id, name, text),
-        false => ToolResult::new(call_id, name, text),
+    ToolResult {
+        is_error,
+        ..ToolResult::new(call_id, "search", text)
     }
 }
 
