@@ -259,8 +259,9 @@ impl Model {
                 }
             }
             Step::Asked => {
-                let is_known = session.read(|state| state.find_tool_call(&self.call).is_some());
-                if is_known {
+                // A call that runs may ask again, which is then another decision.
+                let is_new = !self.claimed.contains(&self.call);
+                if is_new && session.read(|state| state.find_tool_call(&self.call).is_some()) {
                     session.tool_interrupted(&self.call, json!({})).unwrap();
                 }
             }
