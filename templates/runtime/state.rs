@@ -221,21 +221,12 @@ impl State {
         calls.find(|call| call.call_id == tool_call_id)
     }
 
-    /// Replaces the interrupt of the newest call with the id of `result`. Returns whether there was
-    /// one.
-    pub fn resolve_interrupt(&mut self, result: &ToolResult) -> bool {
-        let call_id = &result.tool_call_id;
-        let since = self.messages_since_call(call_id).count();
-        let first = self.messages.len() - since;
-        let is_it = |other: &ToolResult| other.is_interrupt && other.tool_call_id == *call_id;
-        for index in (first..self.messages.len()).rev() {
-            let position = self.messages[index].tool_results.iter().rposition(is_it);
-            if let Some(position) = position {
-                self.messages[index].tool_results[position] = result.clone();
-                return true;
-            }
-        }
-        false
+    /// Replaces every interrupt with the call id of this result. Returns whether there was one.
+    pub(super) fn resolve_interrupts(&mut self, result: &ToolResult) -> bool {
+        self.replace_results(|existing| {
+            let is_it = existing.is_interrupt && existing.tool_call_id == result.tool_call_id;
+            is_it.then(|| result.clone())
+        })
     }
 
     /// The messages from the newest back to the one with the newest call with this id, which is the

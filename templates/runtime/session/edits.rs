@@ -33,13 +33,15 @@ impl Edit {
         match self {
             Self::Push { id, message } => push(state, *id, (**message).clone()),
             Self::Result { id, result } => match state.result_of(&result.tool_call_id) {
-                Some(existing) if existing.is_interrupt => state.resolve_interrupt(result),
+                Some(existing) if existing.is_interrupt => {
+                    state.replace_newest_tool_result(&result.tool_call_id, result)
+                }
                 Some(_) => false,
                 None => push(state, *id, Message::tool_results([result.clone()])),
             },
             Self::Resolve(results) => results
                 .iter()
-                .fold(false, |any, result| state.resolve_interrupt(result) | any),
+                .fold(false, |any, result| state.resolve_interrupts(result) | any),
             Self::Title(title) => {
                 state.put_metadata(TITLE, title.clone());
                 true
