@@ -68,7 +68,8 @@ impl {{ context }} {
         loop {
             let mut items = self.store.changes(reach, conversation_id, after, read).await?;
             let more = items.len() >= read as usize;
-            if let (true, Some(last)) = (more, items.pop()) {
+            let last = if more { items.pop() } else { None };
+            if let Some(last) = last {
                 // The rest of a change may be on the next page. What has no number has a sequence.
                 items.retain(|item| item.changed == 0 || item.changed < last.changed);
             }

@@ -10,6 +10,7 @@ use matrix::conversations::*;
 use matrix::sagents::{Content, ContentPart, Message, ToolCall};
 use matrix::scopes::{Scope, User};
 use serde_json::{Map, json};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -243,6 +244,37 @@ async fn a_reader_who_reconnects_sees_every_row_in_its_last_form() {
     let mut watched = watched.await.unwrap();
     watched.retain(|sequence, _| expected.contains_key(sequence));
     assert_eq!(watched, expected);
+}
+
+/// On `PostgreSQL` a watch with notifications looks for changes itself only every 30 seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_watch_is_told_what_another_process_writes() {
+    let (_database, processes, id) = processes(2).await;
+    let [reader, writer] = &processes[..] else {
+        panic!("there are two");
+    };
+    let (reader, writer) = (
+        reader.clone().with_notifications(),
+        writer.clone().with_notifications(),
+    );
+    let mut watch = reader.watch(&scope(), id, ChangeCursor::START).unwrap();
+    for text in ["one", "two", "three"] {
+        let (told, seen) = oneshot::channel();
+        let next = tokio::spawn(async move {
+            let rows = watch.next().await.unwrap();
+            told.send(rows).unwrap();
+            watch
+        });
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let message = NewDisplayMessage::text(Role::User, text);
+        let written = writer
+            .append_display_message(&scope(), id, message)
+            .await
+            .unwrap();
+        let seen = tokio::time::timeout(Duration::from_secs(10), seen).await;
+        assert_eq!(seen.unwrap().unwrap(), [written]);
+        watch = next.await.unwrap();
+    }
 }
 
 /// Four rows are left of it; one of the draft is not.
