@@ -148,7 +148,9 @@ impl<M, E> SessionState<M, E> {
             life: Life::Running,
             deleted: false,
         };
-        let unknown = unsettled.iter().filter(|(_, delivery)| *delivery == Delivery::Unknown);
+        let unknown = unsettled
+            .iter()
+            .filter(|(_, delivery)| *delivery == Delivery::Unknown);
         state.unknown = unknown.map(|(id, _)| *id).collect();
         state.settle(unsettled);
         state.display_undisplayed();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use database::Database;
 use matrix::conversations::*;
+use matrix::sagents::session::{AgentSession, Coordinator};
 use matrix::sagents::{Content, ContentPart, Message, ToolCall};
 use matrix::scopes::{Scope, User};
 use serde_json::{Map, json};
@@ -348,6 +349,87 @@ async fn processes(count: usize) -> (Database, Vec<Conversations>, Uuid) {
         .unwrap()
         .id;
     (database, processes, id)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_of_two_hundred_decisions_through_sessions_is_taken() {
+    let (_database, processes, id) = processes(4).await;
+    let sessions = sessions(&processes, id).await;
+    let call = ToolCall::new("call_1", "pay", json!({}));
+    let asks = &sessions[0];
+    asks.add_message(Message::tool_calls([call])).unwrap();
+    asks.tool_interrupted("call_1", json!({})).unwrap();
+    asks.save().await.unwrap();
+
+    let mut deciding = tokio::task::JoinSet::new();
+    for n in 0..200 {
+        let session = sessions[n % sessions.len()].clone();
+        let decision = match n % 3 {
+            0 => Decision::Reject { reason: None },
+            1 => Decision::Approve,
+            _ => Decision::Edit {
+                arguments: json!({ "n": n }),
+            },
+        };
+        deciding.spawn(async move {
+            let decided = session.decide("call_1", decision.clone()).await;
+            (decision, decided.unwrap())
+        });
+    }
+    let (mut claimed, mut others) = (Vec::new(), Vec::new());
+    for (own, decided) in deciding.join_all().await {
+        match decided {
+            Decided::Claimed(_) => claimed.push(own),
+            Decided::Already(decision, _) => others.push(decision),
+        }
+    }
+    assert_eq!((claimed.len(), others.len()), (1, 199));
+    assert!(others.iter().all(|decision| *decision == claimed[0]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_several_processes_send_is_all_there_and_in_one_order() {
+    const EACH: usize = 10;
+
+    let (_database, processes, id) = processes(3).await;
+    let sessions = sessions(&processes, id).await;
+    let mut sending = tokio::task::JoinSet::new();
+    for session in &sessions {
+        let session = session.clone();
+        sending.spawn(async move {
+            for _ in 0..EACH {
+                let id = Uuid::now_v7();
+                let message = Message::user(id.to_string());
+                session.send(id, message.clone()).await.unwrap();
+                session.send(id, message).await.unwrap();
+            }
+        });
+    }
+    sending.join_all().await;
+    let layer = &processes[0];
+    let saved = layer.load_agent_state(&scope(), id).await.unwrap();
+    let messages = &saved.state.messages;
+    let known: BTreeSet<_> = (0..messages.len()).map(|n| messages.id(n)).collect();
+    assert_eq!((messages.len(), known.len()), (3 * EACH, 3 * EACH));
+    let page = MessagePage::first().limit(MessagePage::MAX_LIMIT);
+    let page = layer.load_display_messages(&scope(), id, page).await;
+    let shown: BTreeSet<_> = page
+        .unwrap()
+        .items
+        .iter()
+        .map(|row| Some(row.message_id))
+        .collect();
+    assert_eq!(shown, known);
+}
+
+/// Sessions of one conversation, each in a process of its own.
+async fn sessions(processes: &[Conversations], id: Uuid) -> Vec<AgentSession<Conversations>> {
+    let mut sessions = Vec::new();
+    for process in processes {
+        let coordinator = Coordinator::new(process.clone());
+        sessions.push(coordinator.start(&scope(), id).await.unwrap());
+    }
+    sessions
 }
 
 fn scope() -> Scope {

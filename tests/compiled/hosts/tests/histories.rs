@@ -458,7 +458,10 @@ impl Model {
     async fn rows(&self) -> Vec<DisplayMessage> {
         let page = MessagePage::first().limit(MessagePage::MAX_LIMIT);
         let scope = scope();
-        let page = self.talk.layer.load_display_messages(&scope, self.talk.id, page);
+        let page = self
+            .talk
+            .layer
+            .load_display_messages(&scope, self.talk.id, page);
         storage::frozen(page).await.unwrap().items
     }
 

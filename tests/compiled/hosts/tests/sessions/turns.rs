@@ -34,9 +34,15 @@ async fn a_message_that_was_sent_is_saved_and_displayed_once() {
     // Another process sends it too, and does not know of the first.
     let other = talk.other_process();
     let other = other.start(&scope(), talk.id).await.unwrap();
-    session.send(Uuid::now_v7(), Message::user("more")).await.unwrap();
+    session
+        .send(Uuid::now_v7(), Message::user("more"))
+        .await
+        .unwrap();
     other.send(id, Message::user("hello")).await.unwrap();
-    other.send(Uuid::now_v7(), Message::user("most")).await.unwrap();
+    other
+        .send(Uuid::now_v7(), Message::user("most"))
+        .await
+        .unwrap();
     assert_eq!(talk.stored().await.0, ["hello", "more", "most"]);
     assert_eq!(talk.shown().await, ["hello", "more", "most"]);
 }
@@ -65,7 +71,10 @@ async fn a_message_that_is_refused_leaves_nothing_behind() {
     let (id, message) = (Uuid::now_v7(), Message::user("sent"));
     for _ in 0..2 {
         let refused = session.send(id, message.clone()).await.unwrap_err();
-        assert!(matches!(refused, SessionError::Conflict { .. }), "{refused}");
+        assert!(
+            matches!(refused, SessionError::Conflict { .. }),
+            "{refused}"
+        );
         assert_eq!(session.read(said), ["mine"]);
     }
     assert_eq!(talk.shown().await.len(), 0);
@@ -127,7 +136,9 @@ fn after_a_crash_display_and_state_agree() {
         assert_eq!(rows(talk).await[1].message_id, known);
         assert_eq!(deliveries(talk).await, [Delivery::Stored; 2]);
         session.add_message(Message::user("forgotten")).unwrap();
-        session.partial(Uuid::now_v7(), Message::assistant("half")).unwrap();
+        session
+            .partial(Uuid::now_v7(), Message::assistant("half"))
+            .unwrap();
         sleep(SECOND * 5).await;
         assert_eq!(talk.shown().await, ["saved", "sent", "forgotten", "half"]);
     });
@@ -162,7 +173,9 @@ async fn partial_text_is_stored_at_intervals_and_replaced_by_the_whole() {
     }
     assert_eq!(talk.shown().await, ["question", "a b"]);
     assert_eq!(rows(&talk).await[1].delivery, Delivery::Draft);
-    session.add_message_with_id(id, Message::assistant("a b c d")).unwrap();
+    session
+        .add_message_with_id(id, Message::assistant("a b c d"))
+        .unwrap();
     session.save().await.unwrap();
     sleep(SECOND * 5).await;
     assert_eq!(talk.shown().await, ["question", "a b c d"]);
@@ -176,15 +189,27 @@ async fn partial_text_is_stored_at_intervals_and_replaced_by_the_whole() {
             assert_eq!(event["items"][0]["content_type"], "text");
         }
     }
-    let expected = ["partial", "displayed", "partial", "partial", "displayed", "saved"];
+    let expected = [
+        "partial",
+        "displayed",
+        "partial",
+        "partial",
+        "displayed",
+        "saved",
+    ];
     assert_eq!(seen, expected);
 
     // What is not finished when the agent stops stays as it is, and is marked.
-    session.partial(Uuid::now_v7(), Message::assistant("half")).unwrap();
+    session
+        .partial(Uuid::now_v7(), Message::assistant("half"))
+        .unwrap();
     session.failed().unwrap();
     session.save().await.unwrap();
     let last = rows(&talk).await.pop().unwrap();
-    assert_eq!((last.content.as_str(), last.delivery), ("half", Delivery::Interrupted));
+    assert_eq!(
+        (last.content.as_str(), last.delivery),
+        ("half", Delivery::Interrupted)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,14 +228,20 @@ async fn the_status_of_a_call_follows_its_message() {
         }
     }
     session.save().await.unwrap();
-    let ended = [ToolStatus::Completed, ToolStatus::Failed, ToolStatus::Cancelled];
+    let ended = [
+        ToolStatus::Completed,
+        ToolStatus::Failed,
+        ToolStatus::Cancelled,
+    ];
     for (n, row) in rows(&talk).await.iter().enumerate() {
         assert_eq!(row.status, Some(ended[n % 3]));
     }
 
     // A result is one of the agent state too, and ends its call.
     session.add_message(calls(&["good", "bad"])).unwrap();
-    session.tool_result(ToolResult::new("good", "search", "found")).unwrap();
+    session
+        .tool_result(ToolResult::new("good", "search", "found"))
+        .unwrap();
     let mut error = ToolResult::new("bad", "search", "offline");
     error.is_error = true;
     session.tool_result(error.clone()).unwrap();
@@ -231,13 +262,16 @@ async fn a_call_is_approved_once_and_its_result_replaces_the_question() {
     let session = talk.start().await;
     let mut events = session.subscribe();
     session.add_message(calls(&["call_1"])).unwrap();
-    session.tool_interrupted("call_1", json!({ "amount": 5 })).unwrap();
+    session
+        .tool_interrupted("call_1", json!({ "amount": 5 }))
+        .unwrap();
     session.interrupted(json!({ "call": "call_1" })).unwrap();
     session.save().await.unwrap();
     assert_eq!(talk.shown().await.len(), 2);
 
     // Other processes decide too. The replies of some are lost.
-    talk.record.fail([Some(Fault::After), Some(Fault::Before), Some(Fault::After)]);
+    talk.record
+        .fail([Some(Fault::After), Some(Fault::Before), Some(Fault::After)]);
     let others = [talk.other_process(), talk.other_process()];
     let mut sessions = vec![session.clone()];
     for other in &others {
@@ -260,7 +294,9 @@ async fn a_call_is_approved_once_and_its_result_replaces_the_question() {
     assert_eq!(claimed, [(0, Some(ToolStatus::Executing))]);
 
     session.resumed().unwrap();
-    session.tool_result(ToolResult::new("call_1", "pay", "paid 5")).unwrap();
+    session
+        .tool_result(ToolResult::new("call_1", "pay", "paid 5"))
+        .unwrap();
     session.save().await.unwrap();
     let rows = rows(&talk).await;
     assert_eq!(rows[0].status, Some(ToolStatus::Completed));
@@ -268,10 +304,19 @@ async fn a_call_is_approved_once_and_its_result_replaces_the_question() {
     let results = session.read(|state| state.messages[1].tool_results.clone());
     assert!(!results[0].is_interrupt && results.len() == 1);
     assert!(session.decide("call_1", Decision::Approve).await.is_ok());
-    let unknown = session.decide("call_2", Decision::Approve).await.unwrap_err();
-    assert!(is(&unknown, |error| matches!(error, Error::NotFound)), "{unknown}");
+    let unknown = session
+        .decide("call_2", Decision::Approve)
+        .await
+        .unwrap_err();
+    assert!(
+        is(&unknown, |error| matches!(error, Error::NotFound)),
+        "{unknown}"
+    );
     let seen = types(&mut events);
-    assert!(seen.contains(&"tool_call".to_owned()) && seen.contains(&"run".to_owned()), "{seen:?}");
+    assert!(
+        seen.contains(&"tool_call".to_owned()) && seen.contains(&"run".to_owned()),
+        "{seen:?}"
+    );
     let again = talk.other_process().start(&scope(), talk.id).await.unwrap();
     assert_eq!(again.read(|state| state.interrupt_data.clone()), None);
 }
@@ -281,9 +326,15 @@ async fn cancelled_interrupts_end_their_calls() {
     let talk = Talk::new(by_hand()).await;
     let session = talk.start().await;
     session.add_message(calls(&["call_1", "call_2"])).unwrap();
-    session.tool_interrupted("call_1", json!({ "type": "ask" })).unwrap();
-    session.tool_interrupted("call_2", json!({ "type": "old" })).unwrap();
-    session.clean_stale_interrupts(|data| data["type"] == "ask").unwrap();
+    session
+        .tool_interrupted("call_1", json!({ "type": "ask" }))
+        .unwrap();
+    session
+        .tool_interrupted("call_2", json!({ "type": "old" }))
+        .unwrap();
+    session
+        .clean_stale_interrupts(|data| data["type"] == "ask")
+        .unwrap();
     session.save().await.unwrap();
     let status = |rows: &[DisplayMessage]| [rows[0].status, rows[1].status];
     let before = rows(&talk).await;
@@ -292,14 +343,20 @@ async fn cancelled_interrupts_end_their_calls() {
     assert_eq!(before[3].metadata["is_error"], true);
 
     session.cancel_interrupts().unwrap();
-    session.send(Uuid::now_v7(), Message::user("instead")).await.unwrap();
+    session
+        .send(Uuid::now_v7(), Message::user("instead"))
+        .await
+        .unwrap();
     session.save().await.unwrap();
     let after = rows(&talk).await;
     assert_eq!(status(&after), [ended, ended]);
     assert_eq!(after[2].metadata["is_interrupt"], false);
     assert_eq!(after[4].content, "instead");
     let interrupts = session.read(|state| {
-        let mut results = state.messages.iter().flat_map(|message| &message.tool_results);
+        let mut results = state
+            .messages
+            .iter()
+            .flat_map(|message| &message.tool_results);
         results.any(|result| result.is_interrupt)
     });
     assert!(!interrupts);
@@ -341,11 +398,14 @@ async fn a_conversation_has_one_run_which_any_process_can_cancel() {
     session.save().await.unwrap();
     let ended = frozen(talk.layer.get_run(&scope(), talk.id)).await.unwrap();
     assert_eq!(ended.unwrap().status, RunStatus::Cancelled);
-    assert_eq!(changes(&mut events), [
-        RunChange::Started,
-        RunChange::CancelRequested,
-        RunChange::Cancelled
-    ]);
+    assert_eq!(
+        changes(&mut events),
+        [
+            RunChange::Started,
+            RunChange::CancelRequested,
+            RunChange::Cancelled
+        ]
+    );
 
     // A guard that is dropped, also before the run began, ends it.
     let cancelled = timeout(SECOND / 1000, session.begin_run());
@@ -391,11 +451,19 @@ async fn a_deleted_conversation_ends_its_session() {
     for by_coordinator in [true, false] {
         let session = talk.start().await;
         let mut events = session.subscribe();
-        session.send(Uuid::now_v7(), Message::user("hello")).await.unwrap();
+        session
+            .send(Uuid::now_v7(), Message::user("hello"))
+            .await
+            .unwrap();
         if by_coordinator {
-            talk.coordinator.delete_conversation(&scope(), talk.id).await.unwrap();
+            talk.coordinator
+                .delete_conversation(&scope(), talk.id)
+                .await
+                .unwrap();
         } else {
-            frozen(talk.layer.delete_conversation(&scope(), talk.id)).await.unwrap();
+            frozen(talk.layer.delete_conversation(&scope(), talk.id))
+                .await
+                .unwrap();
             session.add_message(Message::user("too late")).unwrap();
         }
         let ended = loop {
@@ -409,17 +477,26 @@ async fn a_deleted_conversation_ends_its_session() {
         assert!(matches!(session.completed(), Err(SessionError::Ended)));
         session.shutdown().await.unwrap();
         let new = NewConversation::new().id(talk.id);
-        frozen(talk.layer.create_conversation(&scope(), new)).await.unwrap();
+        frozen(talk.layer.create_conversation(&scope(), new))
+            .await
+            .unwrap();
         assert!(talk.start().await.read(said).is_empty());
         talk.start().await.shutdown().await.unwrap();
     }
 
     // It was deleted and created again, and the session did not notice.
     let session = talk.start().await;
-    session.send(Uuid::now_v7(), Message::user("hello")).await.unwrap();
-    frozen(talk.layer.delete_conversation(&scope(), talk.id)).await.unwrap();
+    session
+        .send(Uuid::now_v7(), Message::user("hello"))
+        .await
+        .unwrap();
+    frozen(talk.layer.delete_conversation(&scope(), talk.id))
+        .await
+        .unwrap();
     let new = NewConversation::new().id(talk.id);
-    frozen(talk.layer.create_conversation(&scope(), new)).await.unwrap();
+    frozen(talk.layer.create_conversation(&scope(), new))
+        .await
+        .unwrap();
     say(&session, "too late");
     session.save().await.unwrap_err();
     assert!(talk.start().await.read(said).is_empty());
@@ -433,7 +510,9 @@ async fn events_are_objects_without_details() {
     let mut events = session.subscribe();
     let todo = Todo::new("1", "Book a room");
     session.change(|state| state.put_todo(todo)).unwrap();
-    session.change(|state| state.put_metadata("key", 1)).unwrap();
+    session
+        .change(|state| state.put_metadata("key", 1))
+        .unwrap();
     session.emit(json!({ "own": true })).unwrap();
     session.title_generated("Plans").unwrap();
     talk.record.fail([Some(Fault::Before)]);
@@ -445,7 +524,10 @@ async fn events_are_objects_without_details() {
         seen.push(json!(&*event));
     }
     let todos = seen.remove(0);
-    assert_eq!((&todos["type"], &todos["todos"][0]["content"]), (&json!("todos"), &json!("Book a room")));
+    assert_eq!(
+        (&todos["type"], &todos["todos"][0]["content"]),
+        (&json!("todos"), &json!("Book a room"))
+    );
     let retry = seen[1]["retry_in_ms"].take();
     assert!(retry.is_u64());
     let expected = [
