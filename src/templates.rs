@@ -700,11 +700,12 @@ struct Main<'a> {
     context: String,
     /// The path of the context's module: `my_app::conversations`.
     module: String,
+    /// The path of the runtime.
+    runtime: String,
     /// Nothing if the scope is called like something else that `main` names.
     scope_import: Option<&'a str>,
     scope: &'a str,
     group: Option<MainGroup>,
-    uses_uuid: bool,
     /// Where the database is, from the environment.
     url: String,
     /// A URL may hold a password, which is nobody's to see.
@@ -802,8 +803,6 @@ pub fn main(options: &Options, package: &str) -> String {
             group_id: owned_key(group.key),
         }
     });
-    let keys = options.owner.iter().map(|owner| owner.key).chain(options.group.iter().map(|group| group.key));
-    let uses_uuid = keys.into_iter().any(is_uuid);
     let migrations = match options.migrations.as_str() {
         "migrations" => String::new(),
         other => format!("\"./{other}\""),
@@ -822,7 +821,8 @@ pub fn main(options: &Options, package: &str) -> String {
         ),
     };
     let module = outside(options.context.rust());
-    render(&Main { context, module, scope_import, scope: &scope, group, uses_uuid, url, opened, migrations })
+    let runtime = outside("crate::sagents".to_owned());
+    render(&Main { context, module, runtime, scope_import, scope: &scope, group, url, opened, migrations })
 }
 
 /// The key of somebody, as a value that a field may have.
@@ -851,8 +851,20 @@ pub fn drop_owners(owners: &NewOwners) -> String {
 }
 
 /// What `main` names besides the scope and the context.
-const MAIN_NAMES: &[&str] =
-    &["Box", "ListConversations", "MessagePage", "NewConversation", "NewDisplayMessage", "Result", "Role", "Uuid"];
+const MAIN_NAMES: &[&str] = &[
+    "Box",
+    "Coordinator",
+    "Decided",
+    "Decision",
+    "ListConversations",
+    "Message",
+    "MessagePage",
+    "NewConversation",
+    "Result",
+    "ToolCall",
+    "ToolResult",
+    "Uuid",
+];
 
 /// The scope type that is created when the host has none.
 pub fn scope_type(options: &Options, public: bool) -> String {

@@ -353,8 +353,10 @@ fn init_makes_a_package_that_passes_its_tests_and_runs_without_an_edit() {
     let first = compiled.show(&programs);
     for line in [
         "opened sqlite:my_app.db and ran its migrations",
-        "  0 User: What is the capital of France?",
-        "  1 Assistant: Paris.",
+        "  0 User: Send a postcard to Paris.",
+        "  1 Assistant: postcard",
+        "  2 Tool: sent",
+        "  3 Assistant: It is on its way.",
     ] {
         assert!(first.lines().any(|printed| printed == line), "{line}\n{first}");
     }
@@ -371,7 +373,7 @@ fn init_on_postgres_makes_a_package_that_passes_its_tests_and_runs_without_an_ed
     );
     let programs = compiled.prove();
     let (first, second) = (compiled.show(&programs), compiled.show(&programs));
-    assert!(first.contains("  1 Assistant: Paris.\n"), "{first}");
+    assert!(first.contains("  3 Assistant: It is on its way.\n"), "{first}");
     assert_eq!((shown(&first), shown(&second)), (1, 2), "the second run finds the first one's");
 }
 

@@ -94,14 +94,11 @@ impl<P: SessionPersistence> AgentSession<P> {
         if !state.is_save_scheduled() {
             self.session.wake.notify_one();
         }
-        let todos = self
-            .session
-            .has_subscribers()
-            .then(|| state.agent_state.todos.clone());
+        let has_subscribers = self.session.has_subscribers();
+        let todos = has_subscribers.then(|| state.agent_state.todos.clone());
         let result = state.change(change);
-        if let Some(before) = todos
-            && before != state.agent_state.todos
-        {
+        let is_same = todos.is_none_or(|todos| todos == state.agent_state.todos);
+        if !is_same {
             let todos = state.agent_state.todos.clone();
             self.session.emit(SessionEvent::Todos { todos });
         }
