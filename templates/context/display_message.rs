@@ -74,22 +74,6 @@ impl DisplayMessage {
         self.metadata.get(CLAIM)?.as_str()?.parse().ok()
     }
 
-    /// Whether it is a text that is not finished.
-    pub(super) fn is_partial(&self) -> bool {
-        matches!(self.delivery, Delivery::Draft | Delivery::Interrupted)
-    }
-
-    /// What it shows is replaced.
-    pub(super) fn replace(&mut self, new: &NewDisplayMessage, delivery: Delivery) {
-        self.role = new.role;
-        self.content_type = new.content_type;
-        self.content.clone_from(&new.content);
-        self.metadata.clone_from(&new.metadata);
-        self.tool_call_id.clone_from(&new.tool_call_id);
-        self.status = new.status;
-        self.delivery = delivery;
-    }
-
     /// The position in the results of a search.
     pub(super) fn found(&self) -> Cursor {
         Cursor(Position::Found(self.inserted_at, self.conversation_id, self.sequence))
