@@ -30,7 +30,7 @@ pub struct DisplayMessage {
     pub sequence: i64,
     /// The message that this is an item of.
     pub message_id: Uuid,
-    /// The position in the message: 0, 1, 2, …
+    /// The position in the message, which may have parts that are not shown.
     pub item: i32,
     /// Who the message is from.
     pub role: Role,
@@ -164,7 +164,7 @@ impl NewDisplayMessage {
     }
 
     /// An item of a message of the agent's.
-    pub(super) fn of_item(message_id: Uuid, place: i32, role: Role, item: DisplayItem) -> Self {
+    pub(super) fn of_item(message_id: Uuid, role: Role, item: DisplayItem) -> Self {
         let (content_type, tool_call_id, status) = match item.kind {
             DisplayKind::Text => (ContentType::Text, None, None),
             DisplayKind::Thinking => (ContentType::Thinking, None, None),
@@ -177,7 +177,7 @@ impl NewDisplayMessage {
         };
         Self {
             message_id,
-            item: place,
+            item: item.place,
             role,
             content_type,
             content: item.content,
