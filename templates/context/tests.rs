@@ -119,6 +119,13 @@ async fn what_belongs_to_somebody_else_is_not_found() {
     assert_not_found!(db.load_display_messages(&bob(), id, page));
     assert_not_found!(db.clear_display_messages(&bob(), id));
     assert_not_found!(db.mark_tool_executing(&bob(), id, "call_1"));
+    let some = Uuid::now_v7();
+    assert_not_found!(db.claim_tool_call(&bob(), id, "call_1", some));
+    assert_not_found!(db.decide_tool_call(&bob(), id, "call_1", &Decision::Approve, some));
+    assert_not_found!(db.save_draft(&bob(), id, some, &Message::assistant("hello")));
+    assert_not_found!(db.changes(&bob(), id, ChangeCursor::START, 10));
+    assert_not_found!(db.begin_run(&bob(), id, some, "here", Duration::ZERO));
+    assert_not_found!(db.get_run(&bob(), id));
     assert_not_found!(db.save_agent_state(&bob(), id, &State::new(), Expect::Any));
     assert_not_found!(db.load_agent_state(&bob(), id));
     assert_not_found!(db.load_todos(&bob(), id));
@@ -172,6 +179,14 @@ async fn a_group_reads_what_its_members_have() {
     assert_eq!(db.load_todos(&group(), id).await.unwrap(), state.todos);
     let aside = db.list_unreadable(&group(), id).await.unwrap();
     assert_eq!(aside, db.list_unreadable(&alice(), id).await.unwrap());
+    let changes = db.changes(&group(), id, ChangeCursor::START, 10).await.unwrap();
+    assert_eq!(changes.items, messages.items);
+    let mut watch = db.watch(&group(), id, ChangeCursor::START).unwrap();
+    assert_eq!(watch.next().await.unwrap(), messages.items);
+    db.begin_run(&alice(), id, Uuid::now_v7(), "here", Duration::ZERO).await.unwrap();
+    let run = db.get_run(&group(), id).await.unwrap();
+    assert_eq!(run, db.get_run(&alice(), id).await.unwrap());
+    assert_eq!(db.unfinished_runs(&group()).await.unwrap(), Vec::from_iter(run));
     let data = db.load_unreadable(&group(), id, aside[0].epoch).await.unwrap();
     assert_eq!(data, db.load_unreadable(&alice(), id, aside[0].epoch).await.unwrap());
 
@@ -188,6 +203,9 @@ async fn a_group_reads_what_its_members_have() {
         assert_eq!(db.search_messages(&outsider, "hello", found).await.unwrap().items, []);
         assert_not_found!(db.load_agent_state(&outsider, id));
         assert_not_found!(db.load_todos(&outsider, id));
+        assert_not_found!(db.changes(&outsider, id, ChangeCursor::START, 10));
+        assert_not_found!(db.get_run(&outsider, id));
+        assert_eq!(db.unfinished_runs(&outsider).await.unwrap(), []);
         assert_not_found!(db.list_unreadable(&outsider, id));
         assert_not_found!(db.load_unreadable(&outsider, id, aside[0].epoch));
     }
@@ -218,6 +236,13 @@ async fn a_group_writes_nothing() {
     assert_no_owner!(db.record_hitl_decision(&group(), id, "call_1", HitlDecision::Approved));
     let result = ToolResult::new("call_1", "search", "42");
     assert_no_owner!(db.resolve_interrupted_tool_result(&group(), id, &result));
+    let some = Uuid::now_v7();
+    assert_no_owner!(db.save_draft(&group(), id, some, &Message::assistant("hello")));
+    assert_no_owner!(db.settle_messages(&group(), id, &[(some, Delivery::Stored)]));
+    assert_no_owner!(db.claim_tool_call(&group(), id, "call_1", some));
+    assert_no_owner!(db.decide_tool_call(&group(), id, "call_1", &Decision::Approve, some));
+    assert_no_owner!(db.begin_run(&group(), id, some, "here", Duration::ZERO));
+    assert_no_owner!(db.request_cancel(&group(), id));
     assert_no_owner!(db.save_agent_state(&group(), id, &State::new(), Expect::Any));
     assert_no_owner!(db.restore_unreadable(&group(), id, 0));
     assert_no_owner!(db.discard_unreadable(&group(), id, 0));
