@@ -179,14 +179,6 @@ async fn a_group_reads_what_its_members_have() {
     assert_eq!(db.load_todos(&group(), id).await.unwrap(), state.todos);
     let aside = db.list_unreadable(&group(), id).await.unwrap();
     assert_eq!(aside, db.list_unreadable(&alice(), id).await.unwrap());
-    let changes = db.changes(&group(), id, ChangeCursor::START, 10).await.unwrap();
-    assert_eq!(changes.items, messages.items);
-    let mut watch = db.watch(&group(), id, ChangeCursor::START).unwrap();
-    assert_eq!(watch.next().await.unwrap(), messages.items);
-    db.begin_run(&alice(), id, Uuid::now_v7(), "here", Duration::ZERO).await.unwrap();
-    let run = db.get_run(&group(), id).await.unwrap();
-    assert_eq!(run, db.get_run(&alice(), id).await.unwrap());
-    assert_eq!(db.unfinished_runs(&group()).await.unwrap(), Vec::from_iter(run));
     let data = db.load_unreadable(&group(), id, aside[0].epoch).await.unwrap();
     assert_eq!(data, db.load_unreadable(&alice(), id, aside[0].epoch).await.unwrap());
 
@@ -203,12 +195,32 @@ async fn a_group_reads_what_its_members_have() {
         assert_eq!(db.search_messages(&outsider, "hello", found).await.unwrap().items, []);
         assert_not_found!(db.load_agent_state(&outsider, id));
         assert_not_found!(db.load_todos(&outsider, id));
-        assert_not_found!(db.changes(&outsider, id, ChangeCursor::START, 10));
-        assert_not_found!(db.get_run(&outsider, id));
-        assert_eq!(db.unfinished_runs(&outsider).await.unwrap(), []);
         assert_not_found!(db.list_unreadable(&outsider, id));
         assert_not_found!(db.load_unreadable(&outsider, id, aside[0].epoch));
     }
+}
+
+#[tokio::test]
+async fn a_group_follows_what_its_members_do() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let message = NewDisplayMessage::text(Role::User, "hello");
+    let message = db.append_display_message(&alice(), id, message).await.unwrap();
+    db.begin_run(&alice(), id, Uuid::now_v7(), "here", Duration::ZERO).await.unwrap();
+    db.join(&group(), &alice()).await;
+    let changes = db.changes(&group(), id, ChangeCursor::START, 10).await.unwrap();
+    assert_eq!(changes, db.changes(&alice(), id, ChangeCursor::START, 10).await.unwrap());
+    let mut watch = db.watch(&group(), id, ChangeCursor::START).unwrap();
+    assert_eq!(watch.next().await.unwrap(), [message]);
+    let run = db.get_run(&group(), id).await.unwrap();
+    assert_eq!(run, db.get_run(&alice(), id).await.unwrap());
+    assert_eq!(db.unfinished_runs(&group()).await.unwrap(), Vec::from_iter(run));
+
+    db.leave(&group(), &alice()).await;
+    assert_not_found!(db.changes(&group(), id, ChangeCursor::START, 10));
+    assert_not_found!(watch.next());
+    assert_not_found!(db.get_run(&group(), id));
+    assert_eq!(db.unfinished_runs(&group()).await.unwrap(), []);
 }
 
 #[tokio::test]
