@@ -376,7 +376,7 @@ impl Maker<'_> {
                 column("run_id", Kind::Uuid),
                 column("holder", Kind::Text),
                 column("status", Kind::Text),
-                nullable("waiting_for", Kind::Json),
+                nullable("waiting_for", Kind::ExactJson),
                 defaulted("cancel_requested", Kind::Boolean, Default::False),
                 column("started_at", Kind::Time),
                 column("seen_at", Kind::Time),

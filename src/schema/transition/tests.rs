@@ -758,6 +758,8 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "sagents_new_owner" TO "user_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "user_id" TO "old_user_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "sagents_new_owner" TO "user_id";
+    ALTER TABLE "sagents_runs" RENAME COLUMN "user_id" TO "old_user_id";
+    ALTER TABLE "sagents_runs" RENAME COLUMN "sagents_new_owner" TO "user_id";
     "#);
     insta::assert_snapshot!(steps(&transition.down(Database::Postgres), "RENAME"), @r#"
     -- Columns by their new names.
@@ -766,6 +768,7 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
     ALTER TABLE "sagents_display_messages" RENAME COLUMN "old_user_id" TO "user_id";
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "old_user_id" TO "user_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "old_user_id" TO "user_id";
+    ALTER TABLE "sagents_runs" RENAME COLUMN "old_user_id" TO "user_id";
     "#);
 }
 
@@ -824,7 +827,7 @@ fn former_owners_have_names_of_their_own() {
     for kind in [Kind::Text, Kind::Uuid, Kind::Text] {
         schema = changed(&schema, &tables("sagents_", Some(("user_id", kind, None))), Wish::default());
     }
-    assert_eq!(columns(&schema.tables[0])[9..], ["old_user_id_3", "old_user_id_2", "old_user_id"]);
+    assert_eq!(columns(&schema.tables[0])[10..], ["old_user_id_3", "old_user_id_2", "old_user_id"]);
     let long = "u".repeat(63);
     let before = tables("sagents_", Some((&long, Kind::Text, None)));
     let after = changed(&before, &tables("sagents_", Some((&long, Kind::Uuid, None))), Wish::default());
@@ -854,10 +857,11 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_display_messages" ADD COLUMN "user_id" INTEGER;
     ALTER TABLE "sagents_agent_messages" ADD COLUMN "user_id" INTEGER;
     ALTER TABLE "sagents_unreadable_states" ADD COLUMN "user_id" INTEGER;
+    ALTER TABLE "sagents_runs" ADD COLUMN "user_id" INTEGER;
     "#);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns that are no more.
     ALTER TABLE "sagents_conversations" DROP COLUMN "user_id";
@@ -865,12 +869,13 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_display_messages" DROP COLUMN "user_id";
     ALTER TABLE "sagents_agent_messages" DROP COLUMN "user_id";
     ALTER TABLE "sagents_unreadable_states" DROP COLUMN "user_id";
+    ALTER TABLE "sagents_runs" DROP COLUMN "user_id";
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- The columns that were not used come back, without their values.
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_conversations" ADD COLUMN "user_id" BIGINT;
@@ -878,6 +883,7 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_display_messages" ADD COLUMN "user_id" BIGINT;
     ALTER TABLE "sagents_agent_messages" ADD COLUMN "user_id" BIGINT;
     ALTER TABLE "sagents_unreadable_states" ADD COLUMN "user_id" BIGINT;
+    ALTER TABLE "sagents_runs" ADD COLUMN "user_id" BIGINT;
     "#);
 }
 
@@ -904,7 +910,7 @@ fn a_field_that_is_renamed_keeps_its_values() {
     "#);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns by their new names.
     ALTER TABLE "sagents_conversations" RENAME COLUMN "user_id" TO "member_id";
@@ -912,9 +918,10 @@ fn a_field_that_is_renamed_keeps_its_values() {
     ALTER TABLE "sagents_display_messages" RENAME COLUMN "user_id" TO "member_id";
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "user_id" TO "member_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "user_id" TO "member_id";
+    ALTER TABLE "sagents_runs" RENAME COLUMN "user_id" TO "member_id";
     "#);
     // Where somebody says whose they are, that counts.
-    assert_eq!(changed(&user(), &member, backfill("7")).tables[0].columns.len(), 10);
+    assert_eq!(changed(&user(), &member, backfill("7")).tables[0].columns.len(), 11);
 }
 
 #[test]
@@ -981,7 +988,7 @@ fn a_prefix_changes_in_place() {
     "#);
     insta::assert_snapshot!(steps(&transition.up(Database::Postgres), "_states"), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Everything gets its new name.
     ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
@@ -996,12 +1003,18 @@ fn a_prefix_changes_in_place() {
     ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_key" TO "chat_display_messages_key";
     ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_fkey" TO "chat_display_messages_fkey";
     ALTER INDEX "sagents_display_messages_tool_calls" RENAME TO "chat_display_messages_tool_calls";
+    ALTER INDEX "sagents_display_messages_changed" RENAME TO "chat_display_messages_changed";
+    ALTER INDEX "sagents_display_messages_unsettled" RENAME TO "chat_display_messages_unsettled";
     ALTER TABLE "sagents_agent_messages" RENAME TO "chat_agent_messages";
     ALTER TABLE "chat_agent_messages" RENAME CONSTRAINT "sagents_agent_messages_pkey" TO "chat_agent_messages_pkey";
     ALTER TABLE "chat_agent_messages" RENAME CONSTRAINT "sagents_agent_messages_fkey" TO "chat_agent_messages_fkey";
     ALTER TABLE "sagents_unreadable_states" RENAME TO "chat_unreadable_states";
     ALTER TABLE "chat_unreadable_states" RENAME CONSTRAINT "sagents_unreadable_states_pkey" TO "chat_unreadable_states_pkey";
     ALTER TABLE "chat_unreadable_states" RENAME CONSTRAINT "sagents_unreadable_states_fkey" TO "chat_unreadable_states_fkey";
+    ALTER TABLE "sagents_runs" RENAME TO "chat_runs";
+    ALTER TABLE "chat_runs" RENAME CONSTRAINT "sagents_runs_pkey" TO "chat_runs_pkey";
+    ALTER TABLE "chat_runs" RENAME CONSTRAINT "sagents_runs_fkey" TO "chat_runs_fkey";
+    ALTER INDEX "sagents_runs_unfinished" RENAME TO "chat_runs_unfinished";
     "#);
     assert!(rebuilt(&transition).is_empty());
 }
@@ -1065,7 +1078,7 @@ fn what_a_newer_generator_adds_is_added() {
     "#);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_display_messages" ADD COLUMN "metadata" JSONB NOT NULL DEFAULT '{}';
@@ -1073,10 +1086,13 @@ fn what_a_newer_generator_adds_is_added() {
     -- New tables, keys, checks and indexes.
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id")
+        WHERE delivery IN ('draft', 'unsaved');
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if sagents_display_messages has a value of metadata that would be lost.
     DO $$
@@ -1089,6 +1105,8 @@ fn what_a_newer_generator_adds_is_added() {
 
     -- Tables, keys, checks and indexes that are no more.
     DROP INDEX "sagents_display_messages_tool_calls";
+    DROP INDEX "sagents_display_messages_changed";
+    DROP INDEX "sagents_display_messages_unsettled";
 
     -- Columns that are no more.
     ALTER TABLE "sagents_display_messages" DROP COLUMN "metadata";
@@ -1149,7 +1167,7 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if sagents_display_messages has a value of status that would be lost.
     DO $$

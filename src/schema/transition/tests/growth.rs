@@ -156,7 +156,7 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_agent_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_agent_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if sagents_agent_runs has rows, which would be lost.
     DO $$
