@@ -372,7 +372,7 @@ fn an_owner_comes_on_sqlite() {
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("team_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
     CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("team_id", "conversation_id", "changed");
-    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("team_id", "conversation_id")
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("team_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     CREATE INDEX "sagents_runs_unfinished" ON "sagents_runs" ("team_id", "started_at")
         WHERE status IN ('running', 'waiting');
@@ -524,7 +524,7 @@ fn an_owner_comes_on_postgres() {
     CREATE INDEX "chat_display_messages_tool_calls" ON "chat_display_messages" ("team_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
     CREATE INDEX "chat_display_messages_changed" ON "chat_display_messages" ("team_id", "conversation_id", "changed");
-    CREATE INDEX "chat_display_messages_unsettled" ON "chat_display_messages" ("team_id", "conversation_id")
+    CREATE INDEX "chat_display_messages_unsettled" ON "chat_display_messages" ("team_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     ALTER TABLE "chat_agent_messages"
         ADD CONSTRAINT "chat_agent_messages_pkey" PRIMARY KEY ("team_id", "conversation_id", "epoch", "position"),
@@ -660,7 +660,7 @@ fn an_owner_comes_back_on_postgres() {
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
     CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
-    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id")
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     ALTER TABLE "sagents_agent_messages"
         ADD CONSTRAINT "sagents_agent_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch", "position"),
@@ -981,7 +981,7 @@ fn a_prefix_changes_in_place() {
     CREATE INDEX "chat_display_messages_tool_calls" ON "chat_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
     CREATE INDEX "chat_display_messages_changed" ON "chat_display_messages" ("user_id", "conversation_id", "changed");
-    CREATE INDEX "chat_display_messages_unsettled" ON "chat_display_messages" ("user_id", "conversation_id")
+    CREATE INDEX "chat_display_messages_unsettled" ON "chat_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     CREATE INDEX "chat_runs_unfinished" ON "chat_runs" ("user_id", "started_at")
         WHERE status IN ('running', 'waiting');
@@ -1073,7 +1073,7 @@ fn what_a_newer_generator_adds_is_added() {
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
     CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
-    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id")
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     "#);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
@@ -1087,7 +1087,7 @@ fn what_a_newer_generator_adds_is_added() {
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
     CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
-    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id")
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"

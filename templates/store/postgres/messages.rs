@@ -108,17 +108,20 @@ impl Store {
         conversation_id: Uuid,
     ) -> Result<Vec<(Uuid, Delivery)>> {
         const SELECT: &str = r#"
-            SELECT DISTINCT m.message_id, m.delivery FROM {{ display_messages }} AS m
+            SELECT m.message_id, m.delivery FROM {{ display_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1::uuid
               AND m.delivery IN ('draft', 'unsaved')"#;
 
-        let rows: Vec<(Uuid, String)> = sqlx::query_as(SELECT)
+        let mut rows: Vec<(Uuid, String)> = sqlx::query_as(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
+        // A message may have several items.
+        rows.sort();
+        rows.dedup();
         let read = |(id, delivery): &(Uuid, String)| Ok((*id, named("delivery", delivery)?));
         rows.iter().map(read).collect()
     }
