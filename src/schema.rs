@@ -357,7 +357,7 @@ impl Maker<'_> {
                 self.index(format!("{name}_changed"), &[("conversation_id", false), ("changed", false)], None),
                 self.index(
                     format!("{name}_unsettled"),
-                    &[("conversation_id", false)],
+                    &[("conversation_id", false), ("delivery", false), ("message_id", false)],
                     Some("delivery IN ('draft', 'unsaved')"),
                 ),
             ],

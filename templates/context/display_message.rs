@@ -30,7 +30,7 @@ pub struct DisplayMessage {
     pub sequence: i64,
     /// The message that this is an item of.
     pub message_id: Uuid,
-    /// The position in the message: 0, 1, 2, …
+    /// The position in the message, which may have parts that are not shown.
     pub item: i32,
     /// Who the message is from.
     pub role: Role,
@@ -72,22 +72,6 @@ impl DisplayMessage {
     #[must_use]
     pub fn claim(&self) -> Option<Uuid> {
         self.metadata.get(CLAIM)?.as_str()?.parse().ok()
-    }
-
-    /// Whether it is a text that is not finished.
-    pub(super) fn is_partial(&self) -> bool {
-        matches!(self.delivery, Delivery::Draft | Delivery::Interrupted)
-    }
-
-    /// What it shows is replaced.
-    pub(super) fn replace(&mut self, new: &NewDisplayMessage, delivery: Delivery) {
-        self.role = new.role;
-        self.content_type = new.content_type;
-        self.content.clone_from(&new.content);
-        self.metadata.clone_from(&new.metadata);
-        self.tool_call_id.clone_from(&new.tool_call_id);
-        self.status = new.status;
-        self.delivery = delivery;
     }
 
     /// The position in the results of a search.
@@ -180,7 +164,7 @@ impl NewDisplayMessage {
     }
 
     /// An item of a message of the agent's.
-    pub(super) fn of_item(message_id: Uuid, place: i32, role: Role, item: DisplayItem) -> Self {
+    pub(super) fn of_item(message_id: Uuid, role: Role, item: DisplayItem) -> Self {
         let (content_type, tool_call_id, status) = match item.kind {
             DisplayKind::Text => (ContentType::Text, None, None),
             DisplayKind::Thinking => (ContentType::Thinking, None, None),
@@ -193,7 +177,7 @@ impl NewDisplayMessage {
         };
         Self {
             message_id,
-            item: place,
+            item: item.place,
             role,
             content_type,
             content: item.content,

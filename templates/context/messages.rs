@@ -80,11 +80,10 @@ impl {{ context }} {
     ) -> Result<Vec<DisplayMessage>> {
         let owner = scope.owner()?;
         let is_text = |kind: &DisplayKind| matches!(kind, DisplayKind::Text | DisplayKind::Thinking);
-        let items = display_items(message).into_iter().zip(0..);
-        let items = items.filter(|(item, _)| delivery != Delivery::Draft || is_text(&item.kind));
-        let items = items.map(|(item, place)| {
-            NewDisplayMessage::of_item(message_id, place, message.role, item).checked()
-        });
+        let items = display_items(message).into_iter();
+        let items = items.filter(|item| delivery != Delivery::Draft || is_text(&item.kind));
+        let items =
+            items.map(|item| NewDisplayMessage::of_item(message_id, message.role, item).checked());
         let items = items.collect::<Result<Vec<_>>>()?;
         let save = self.store.save_items(&owner, conversation_id, message_id, &items, delivery);
         let mut stored = save.await?;

@@ -119,6 +119,13 @@ async fn what_belongs_to_somebody_else_is_not_found() {
     assert_not_found!(db.load_display_messages(&bob(), id, page));
     assert_not_found!(db.clear_display_messages(&bob(), id));
     assert_not_found!(db.mark_tool_executing(&bob(), id, "call_1"));
+    let some = Uuid::now_v7();
+    assert_not_found!(db.claim_tool_call(&bob(), id, "call_1", some));
+    assert_not_found!(db.decide_tool_call(&bob(), id, "call_1", &Decision::Approve, some));
+    assert_not_found!(db.save_draft(&bob(), id, some, &Message::assistant("hello")));
+    assert_not_found!(db.changes(&bob(), id, ChangeCursor::START, 10));
+    assert_not_found!(db.begin_run(&bob(), id, some, "here", Duration::ZERO));
+    assert_not_found!(db.get_run(&bob(), id));
     assert_not_found!(db.save_agent_state(&bob(), id, &State::new(), Expect::Any));
     assert_not_found!(db.load_agent_state(&bob(), id));
     assert_not_found!(db.load_todos(&bob(), id));
@@ -194,6 +201,29 @@ async fn a_group_reads_what_its_members_have() {
 }
 
 #[tokio::test]
+async fn a_group_follows_what_its_members_do() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let message = NewDisplayMessage::text(Role::User, "hello");
+    let message = db.append_display_message(&alice(), id, message).await.unwrap();
+    db.begin_run(&alice(), id, Uuid::now_v7(), "here", Duration::ZERO).await.unwrap();
+    db.join(&group(), &alice()).await;
+    let changes = db.changes(&group(), id, ChangeCursor::START, 10).await.unwrap();
+    assert_eq!(changes, db.changes(&alice(), id, ChangeCursor::START, 10).await.unwrap());
+    let mut watch = db.watch(&group(), id, ChangeCursor::START).unwrap();
+    assert_eq!(watch.next().await.unwrap(), [message]);
+    let run = db.get_run(&group(), id).await.unwrap();
+    assert_eq!(run, db.get_run(&alice(), id).await.unwrap());
+    assert_eq!(db.unfinished_runs(&group()).await.unwrap(), Vec::from_iter(run));
+
+    db.leave(&group(), &alice()).await;
+    assert_not_found!(db.changes(&group(), id, ChangeCursor::START, 10));
+    assert_not_found!(watch.next());
+    assert_not_found!(db.get_run(&group(), id));
+    assert_eq!(db.unfinished_runs(&group()).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn a_group_writes_nothing() {
     macro_rules! assert_no_owner {
         ($call:expr) => {
@@ -218,6 +248,13 @@ async fn a_group_writes_nothing() {
     assert_no_owner!(db.record_hitl_decision(&group(), id, "call_1", HitlDecision::Approved));
     let result = ToolResult::new("call_1", "search", "42");
     assert_no_owner!(db.resolve_interrupted_tool_result(&group(), id, &result));
+    let some = Uuid::now_v7();
+    assert_no_owner!(db.save_draft(&group(), id, some, &Message::assistant("hello")));
+    assert_no_owner!(db.settle_messages(&group(), id, &[(some, Delivery::Stored)]));
+    assert_no_owner!(db.claim_tool_call(&group(), id, "call_1", some));
+    assert_no_owner!(db.decide_tool_call(&group(), id, "call_1", &Decision::Approve, some));
+    assert_no_owner!(db.begin_run(&group(), id, some, "here", Duration::ZERO));
+    assert_no_owner!(db.request_cancel(&group(), id));
     assert_no_owner!(db.save_agent_state(&group(), id, &State::new(), Expect::Any));
     assert_no_owner!(db.restore_unreadable(&group(), id, 0));
     assert_no_owner!(db.discard_unreadable(&group(), id, 0));
@@ -813,14 +850,13 @@ async fn json_has_no_owner_and_no_scope() {
     let message = db.append_display_message(&alice(), id, result).await.unwrap();
     assert!(message.is_error);
     let conversation = db.get_conversation(&alice(), id).await.unwrap();
-    let keys = |value: Value| object(value).into_iter().map(|(key, _)| key).collect::<BTreeSet<_>>();
-    let expected = ["id", "inserted_at", "interrupted", "metadata", "title", "updated_at"];
-    assert_eq!(keys(json!(conversation)), expected.map(str::to_owned).into());
-    let expected = [
-        "changed", "content", "content_type", "conversation_id", "delivery", "inserted_at",
-        "is_error", "item", "message_id", "metadata", "role", "sequence", "status", "tool_call_id",
-    ];
-    assert_eq!(keys(json!(message)), expected.map(str::to_owned).into());
+    for row in [json!(conversation), json!(message)] {
+        assert_eq!(row.get("scope"), None);
+{%- if let Some(owner) = owner %}
+        assert_eq!(row.get({{ owner.column }}), None);
+{%- endif %}
+    }
+    assert_eq!(json!(message)["is_error"], true);
     let page = Page {
         items: vec![message.clone()],
         next: None,

@@ -329,11 +329,6 @@ impl ToolCallEdit {
         is_required && call.status.is_some_and(|status| self.before.contains(&status))
     }
 
-    /// Whether a call gets a question that nothing is decided about.
-    pub(super) fn is_interrupting(&self, call: &DisplayMessage) -> bool {
-        self.status == Some(ToolStatus::Interrupted) && call.status != self.status
-    }
-
-    /// The keys of the metadata that a call then loses.
+    /// The keys of the metadata that a call loses when it gets another question.
     pub(super) const OF_A_DECISION: [&str; 3] = [HITL_DECISION, DECISION, CLAIM];
 }

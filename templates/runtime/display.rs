@@ -10,6 +10,9 @@ use super::message::{
 /// One part of a message as a page shows it. A context stores it as a display message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DisplayItem {
+    /// The place among the parts, calls and results of the message, counted from 0. Those that are not
+    /// shown count too, so the place stays if an empty text is filled later.
+    pub place: i32,
     /// How the item is shown.
     #[serde(flatten)]
     pub kind: DisplayKind,
@@ -52,11 +55,16 @@ pub enum DisplayKind {
 pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     let mut items: Vec<_> = match &message.content {
         None => Vec::new(),
-        Some(Content::Text(text)) => text_item(DisplayKind::Text, text).into_iter().collect(),
-        Some(Content::Parts(parts)) => parts.iter().filter_map(part_item).collect(),
+        Some(Content::Text(text)) => vec![text_item(DisplayKind::Text, text)],
+        Some(Content::Parts(parts)) => parts.iter().map(part_item).collect(),
     };
-    items.extend(message.tool_calls.iter().map(call_item));
-    items.extend(message.tool_results.iter().map(result_item));
+    items.extend(message.tool_calls.iter().map(call_item).map(Some));
+    items.extend(message.tool_results.iter().map(result_item).map(Some));
+    let mut items: Vec<_> = items
+        .into_iter()
+        .zip(0..)
+        .filter_map(|(shown, place)| shown.map(|shown| shown.at(place)))
+        .collect();
     if let (Some(last), Some(reason)) = (last_text(&mut items), stop_reason(message)) {
         last.metadata
             .extend(metadata([("stop_reason", reason.into())]));
@@ -68,6 +76,24 @@ pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     items
 }
 
+/// A display item without its place.
+struct Shown {
+    kind: DisplayKind,
+    content: String,
+    metadata: Map<String, Value>,
+}
+
+impl Shown {
+    fn at(self, place: i32) -> DisplayItem {
+        DisplayItem {
+            place,
+            kind: self.kind,
+            content: self.content,
+            metadata: self.metadata,
+        }
+    }
+}
+
 /// The last item that is not a picture or a file, or else the last one.
 fn last_text(items: &mut [DisplayItem]) -> Option<&mut DisplayItem> {
     let is_text = |item: &DisplayItem| !matches!(item.kind, DisplayKind::Image | DisplayKind::File);
@@ -75,7 +101,7 @@ fn last_text(items: &mut [DisplayItem]) -> Option<&mut DisplayItem> {
     items.get_mut(last.or(items.len().checked_sub(1))?)
 }
 
-fn part_item(part: &ContentPart) -> Option<DisplayItem> {
+fn part_item(part: &ContentPart) -> Option<Shown> {
     let content = part.content.as_deref()?;
     let (kind, is_url) = match part.kind {
         PartKind::Text => return text_item(DisplayKind::Text, content),
@@ -94,29 +120,29 @@ fn part_item(part: &ContentPart) -> Option<DisplayItem> {
         metadata.extend(self::metadata([("data", content.into())]));
     }
     let name = part.file_name().unwrap_or_default();
-    Some(DisplayItem {
+    Some(Shown {
         kind,
         content: if is_url { content } else { name }.to_owned(),
         metadata,
     })
 }
 
-fn text_item(kind: DisplayKind, text: &str) -> Option<DisplayItem> {
-    (!text.trim().is_empty()).then(|| DisplayItem {
+fn text_item(kind: DisplayKind, text: &str) -> Option<Shown> {
+    (!text.trim().is_empty()).then(|| Shown {
         kind,
         content: text.to_owned(),
         metadata: Map::new(),
     })
 }
 
-fn call_item(call: &ToolCall) -> DisplayItem {
+fn call_item(call: &ToolCall) -> Shown {
     let metadata = metadata([
         ("call_id", call.call_id.clone().into()),
         ("name", call.name.clone().into()),
         ("arguments", call.arguments.clone().into()),
         ("display_text", call.display_text.clone().into()),
     ]);
-    DisplayItem {
+    Shown {
         kind: DisplayKind::ToolCall {
             call_id: call.call_id.clone(),
         },
@@ -125,7 +151,7 @@ fn call_item(call: &ToolCall) -> DisplayItem {
     }
 }
 
-fn result_item(result: &ToolResult) -> DisplayItem {
+fn result_item(result: &ToolResult) -> Shown {
     let metadata = metadata([
         ("tool_call_id", result.tool_call_id.clone().into()),
         ("name", result.name.clone().into()),
@@ -133,7 +159,7 @@ fn result_item(result: &ToolResult) -> DisplayItem {
         ("is_interrupt", result.is_interrupt.into()),
     ]);
     let content = result.content.as_ref().map(Content::text);
-    DisplayItem {
+    Shown {
         kind: DisplayKind::ToolResult {
             call_id: result.tool_call_id.clone(),
         },

@@ -19,7 +19,7 @@ use crate::sagents::serializer::{
 };
 use crate::sagents::{
     Content, ContentPart, DisplayItem, DisplayKind, Message, PartKind, ReadError, Role, State, Todo, TodoStatus, TooDeep,
-    ToolResult, display_items,
+    ToolCall, ToolResult, display_items,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -142,6 +142,7 @@ fn pictures_and_files_are_shown_and_empty_text_is_not() {
     for (part, expected) in parts {
         let message = Message::new(Role::User, Some(Content::Parts(vec![part.clone()])));
         let expected = expected.map(|(kind, content, metadata)| DisplayItem {
+            place: 0,
             kind,
             content: content.to_owned(),
             metadata: object(metadata),
@@ -149,6 +150,9 @@ fn pictures_and_files_are_shown_and_empty_text_is_not() {
         assert_eq!(display_items(&message), Vec::from_iter(expected), "{part:?}");
     }
     assert_eq!(display_items(&Message::assistant("")), []);
+    let mut calls = Message::assistant("");
+    calls.tool_calls = vec![ToolCall::new("a", "search", json!({}))];
+    assert_eq!(display_items(&calls)[0].place, 1, "the text may come later");
     assert_eq!(display_items(&Message::new(Role::User, Some(Content::Text(String::new())))), []);
 }
 

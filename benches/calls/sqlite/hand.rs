@@ -181,7 +181,8 @@ impl ByHand {
         let mut call = newest(&mut tx, conversation_id, call_id, ContentType::ToolCall).await;
         call.status = Some(status);
         call.metadata.extend(metadata);
-        write_back(&mut tx, &call, change).await;
+        call.changed = change;
+        write_back(&mut tx, &call).await;
         tx.commit().await.unwrap();
         call
     }
@@ -192,10 +193,12 @@ impl ByHand {
         let change = count_change(&mut tx, conversation_id).await;
         let mut call = newest(&mut tx, conversation_id, call_id, ContentType::ToolCall).await;
         call.metadata.insert("hitl_decision".into(), "approved".into());
-        write_back(&mut tx, &call, change).await;
+        call.changed = change;
+        write_back(&mut tx, &call).await;
         let mut result = newest(&mut tx, conversation_id, call_id, ContentType::ToolResult).await;
         result.metadata.insert("hitl_decision".into(), "approved".into());
-        write_back(&mut tx, &result, change).await;
+        result.changed = change;
+        write_back(&mut tx, &result).await;
         tx.commit().await.unwrap();
         call
     }
@@ -206,7 +209,8 @@ impl ByHand {
         let mut result = newest(&mut tx, conversation_id, call_id, ContentType::ToolResult).await;
         result.metadata.extend(["is_interrupt", "is_error"].map(|flag| (flag.to_owned(), false.into())));
         content.clone_into(&mut result.content);
-        write_back(&mut tx, &result, change).await;
+        result.changed = change;
+        write_back(&mut tx, &result).await;
         tx.commit().await.unwrap();
         result
     }
@@ -405,7 +409,7 @@ async fn newest(
     newest.fetch_one(connection).await.unwrap()
 }
 
-async fn write_back(connection: &mut SqliteConnection, message: &DisplayMessage, change: i64) {
+async fn write_back(connection: &mut SqliteConnection, message: &DisplayMessage) {
     sqlx::query(
         "UPDATE sagents_display_messages SET status = $4, content = $5, metadata = $6, changed = $7
          WHERE user_id = $1 AND conversation_id = $2 AND sequence = $3",
@@ -416,7 +420,7 @@ async fn write_back(connection: &mut SqliteConnection, message: &DisplayMessage,
     .bind(message.status.map(ToolStatus::as_str))
     .bind(&message.content)
     .bind(Json(&message.metadata))
-    .bind(change)
+    .bind(message.changed)
     .execute(connection)
     .await
     .unwrap();

@@ -53,77 +53,6 @@ impl Store {
         messages: &[NewDisplayMessage],
         delivery: Delivery,
     ) -> Result<Vec<DisplayMessage>> {
-        // Only missing items take a sequence, and the conversation is touched only if something
-        // changes. If a concurrent writer inserts one of them first, the unique key undoes this
-        // statement, and the next attempt finds that item.
-        const SAVE: &str = concat!(r#"
-            WITH present AS (
-                SELECT "#, display_message_columns!(), r#"
-                FROM {{ display_messages }} AS m
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
-                  AND m.message_id = $2::uuid
-            ), new AS (
-                SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id, n.status
-                FROM unnest(
-                    $3::integer[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[],
-                    $9::text[]
-                ) AS n (item, role, content_type, content, metadata, tool_call_id, status)
-                WHERE coalesce($11::text, '') <> 'draft' OR NOT EXISTS (
-                    SELECT FROM present AS m
-                    WHERE coalesce(m.delivery, '') NOT IN ('draft', 'interrupted')
-                )
-            ), missing AS (
-                SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id,
-                       n.status, row_number() OVER (ORDER BY n.item) AS place
-                FROM new AS n WHERE n.item NOT IN (SELECT m.item FROM present AS m)
-            ), conversation AS (
-                UPDATE {{ conversations }} AS c
-                SET next_sequence = c.next_sequence + (SELECT count(*) FROM missing),
-                    last_change = c.last_change + 1,
-                    updated_at = greatest(c.updated_at, $10::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid
-                  AND (
-                      EXISTS (SELECT FROM missing) OR EXISTS (
-                          SELECT FROM present AS m WHERE m.delivery IN ('draft', 'interrupted')
-                      )
-                  )
-                RETURNING c.id, c.updated_at, c.last_change,
-                          c.next_sequence - (SELECT count(*) FROM missing) - 1 AS last_sequence{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
-            ), inserted AS (
-                INSERT INTO {{ display_messages }} AS m
-                    (conversation_id, sequence, message_id, item, role, content_type, content,
-                     metadata, tool_call_id, status, inserted_at, changed, delivery{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-                SELECT c.id, c.last_sequence + n.place, $2::uuid, n.item, n.role, n.content_type,
-                       n.content, n.metadata, n.tool_call_id, n.status, c.updated_at, c.last_change,
-                       $11::text{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
-                FROM conversation AS c, missing AS n
-                RETURNING "#, display_message_columns!(), r#"
-            ), replaced AS (
-                UPDATE {{ display_messages }} AS m
-                SET role = n.role, content_type = n.content_type, content = n.content,
-                    metadata = n.metadata, tool_call_id = n.tool_call_id, status = n.status,
-                    changed = c.last_change, delivery = $11::text
-                FROM conversation AS c, new AS n
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id
-                  AND m.message_id = $2::uuid AND m.item = n.item
-                  AND m.delivery IN ('draft', 'interrupted')
-                RETURNING "#, display_message_columns!(), r#"
-            ), deleted AS (
-                DELETE FROM {{ display_messages }} AS m USING conversation AS c
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id
-                  AND m.message_id = $2::uuid AND m.item <> ALL ($3::integer[])
-                  AND m.delivery IN ('draft', 'interrupted')
-                RETURNING m.item
-            )
-            SELECT "#, display_message_columns!(), r#" FROM present AS m
-            WHERE m.item NOT IN (SELECT n.item FROM replaced AS n)
-              AND m.item NOT IN (SELECT n.item FROM deleted AS n)
-            UNION ALL
-            SELECT "#, display_message_columns!(), r#" FROM replaced AS m
-            UNION ALL
-            SELECT "#, display_message_columns!(), r#" FROM inserted AS m
-            ORDER BY item"#);
-
         let items: Vec<_> = messages.iter().map(|new| new.item).collect();
         let roles: Vec<_> = messages.iter().map(|new| new.role.as_str()).collect();
         let types: Vec<_> = messages.iter().map(|new| new.content_type.as_str()).collect();
@@ -179,17 +108,20 @@ impl Store {
         conversation_id: Uuid,
     ) -> Result<Vec<(Uuid, Delivery)>> {
         const SELECT: &str = r#"
-            SELECT DISTINCT m.message_id, m.delivery FROM {{ display_messages }} AS m
+            SELECT m.message_id, m.delivery FROM {{ display_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1::uuid
               AND m.delivery IN ('draft', 'unsaved')"#;
 
-        let rows: Vec<(Uuid, String)> = sqlx::query_as(SELECT)
+        let mut rows: Vec<(Uuid, String)> = sqlx::query_as(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
+        // A message may have several items.
+        rows.sort();
+        rows.dedup();
         let read = |(id, delivery): &(Uuid, String)| Ok((*id, named("delivery", delivery)?));
         rows.iter().map(read).collect()
     }
@@ -412,6 +344,77 @@ impl Store {
         Ok(found)
     }
 }
+
+/// Stores the items of a message. Only missing ones take a sequence, and the conversation is touched
+/// only if something changes. If a concurrent writer inserts one of them first, the unique key undoes
+/// the statement, and the next attempt finds that item.
+const SAVE: &str = concat!(r#"
+    WITH present AS (
+        SELECT "#, display_message_columns!(), r#"
+        FROM {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
+          AND m.message_id = $2::uuid
+    ), new AS (
+        SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id, n.status
+        FROM unnest(
+            $3::integer[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[],
+            $9::text[]
+        ) AS n (item, role, content_type, content, metadata, tool_call_id, status)
+        WHERE coalesce($11::text, '') <> 'draft' OR NOT EXISTS (
+            SELECT FROM present AS m
+            WHERE coalesce(m.delivery, '') NOT IN ('draft', 'interrupted')
+        )
+    ), missing AS (
+        SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id,
+               n.status, row_number() OVER (ORDER BY n.item) AS place
+        FROM new AS n WHERE n.item NOT IN (SELECT m.item FROM present AS m)
+    ), conversation AS (
+        UPDATE {{ conversations }} AS c
+        SET next_sequence = c.next_sequence + (SELECT count(*) FROM missing),
+            last_change = c.last_change + 1,
+            updated_at = greatest(c.updated_at, $10::timestamptz)
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid
+          AND (
+              EXISTS (SELECT FROM missing) OR EXISTS (
+                  SELECT FROM present AS m WHERE m.delivery IN ('draft', 'interrupted')
+              )
+          )
+        RETURNING c.id, c.updated_at, c.last_change,
+                  c.next_sequence - (SELECT count(*) FROM missing) - 1 AS last_sequence{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+    ), inserted AS (
+        INSERT INTO {{ display_messages }} AS m
+            (conversation_id, sequence, message_id, item, role, content_type, content,
+             metadata, tool_call_id, status, inserted_at, changed, delivery{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        SELECT c.id, c.last_sequence + n.place, $2::uuid, n.item, n.role, n.content_type,
+               n.content, n.metadata, n.tool_call_id, n.status, c.updated_at, c.last_change,
+               $11::text{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+        FROM conversation AS c, missing AS n
+        RETURNING "#, display_message_columns!(), r#"
+    ), replaced AS (
+        UPDATE {{ display_messages }} AS m
+        SET role = n.role, content_type = n.content_type, content = n.content,
+            metadata = n.metadata, tool_call_id = n.tool_call_id, status = n.status,
+            changed = c.last_change, delivery = $11::text
+        FROM conversation AS c, new AS n
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id
+          AND m.message_id = $2::uuid AND m.item = n.item
+          AND m.delivery IN ('draft', 'interrupted')
+        RETURNING "#, display_message_columns!(), r#"
+    ), deleted AS (
+        DELETE FROM {{ display_messages }} AS m USING conversation AS c
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id
+          AND m.message_id = $2::uuid AND m.item <> ALL ($3::integer[])
+          AND m.delivery IN ('draft', 'interrupted')
+        RETURNING m.item
+    )
+    SELECT "#, display_message_columns!(), r#" FROM present AS m
+    WHERE m.item NOT IN (SELECT n.item FROM replaced AS n)
+      AND m.item NOT IN (SELECT n.item FROM deleted AS n)
+    UNION ALL
+    SELECT "#, display_message_columns!(), r#" FROM replaced AS m
+    UNION ALL
+    SELECT "#, display_message_columns!(), r#" FROM inserted AS m
+    ORDER BY item"#);
 
 /// Appends an item, or returns nothing if there is no such conversation.
 async fn append(

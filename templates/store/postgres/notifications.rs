@@ -45,10 +45,12 @@ impl Store {
     /// Which conversations are changed. The first watch starts the listener, which all share.
     pub(crate) fn subscribe(&self) -> Signals {
         let Notifications { signals, is_listening } = &self.notifications;
-        if let (Some(is_listening), Ok(runtime)) = (is_listening, Handle::try_current()) {
-            if !is_listening.swap(true, Ordering::SeqCst) {
-                drop(runtime.spawn(listen(self.pool.clone(), signals.clone())));
-            }
+        let Ok(runtime) = Handle::try_current() else {
+            return signals.subscribe();
+        };
+        let is_first = |is_listening: &Arc<AtomicBool>| !is_listening.swap(true, Ordering::SeqCst);
+        if is_listening.as_ref().is_some_and(is_first) {
+            drop(runtime.spawn(listen(self.pool.clone(), signals.clone())));
         }
         signals.subscribe()
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::Row as _;
-use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::{BeginRun, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, Run, RunStatus};
@@ -98,19 +97,19 @@ impl Store {
         const UPDATE: &str = r#"
             UPDATE {{ runs }} AS r
             SET seen_at = now(), status = coalesce($3::text, r.status),
-                waiting_for = CASE WHEN $3::text IS NULL THEN r.waiting_for ELSE $4::jsonb END
+                waiting_for = CASE WHEN $3::text IS NULL THEN r.waiting_for ELSE $4::text::json END
             WHERE {% if let Some(owner) = owner %}r.{{ owner }} = $5 AND {% endif %}r.conversation_id = $1::uuid
               AND r.run_id = $2::uuid AND r.status IN ('running', 'waiting')
             RETURNING r.cancel_requested"#;
 
         let status = change.map(|(status, _)| status.as_str());
-        let waiting_for = change.and_then(|(_, waiting_for)| waiting_for.as_ref()).map(Json);
+        let waiting_for = change.and_then(|(_, waiting_for)| waiting_for.as_ref()).map(Value::to_string);
         retry(|| async {
             let cancel_requested = sqlx::query_scalar(UPDATE)
                 .bind(conversation_id)
                 .bind(run_id)
                 .bind(status)
-                .bind(waiting_for)
+                .bind(&waiting_for)
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}

@@ -67,10 +67,10 @@ impl Store {
                 tx = self.begin().await?;
             }
             let stored = items(&mut tx, owner, conversation_id, message_id).await?;
-            let is_blocked = delivery == Delivery::Draft && !stored.iter().all(DisplayMessage::is_partial);
+            let is_blocked = delivery == Delivery::Draft && !stored.iter().all(is_partial);
             let is_missing = |new: &&NewDisplayMessage| stored.iter().all(|old| old.item != new.item);
             let missing: Vec<_> = messages.iter().filter(is_missing).collect();
-            let is_same = missing.is_empty() && !stored.iter().any(DisplayMessage::is_partial);
+            let is_same = missing.is_empty() && !stored.iter().any(is_partial);
             if is_blocked || is_same {
                 tx.rollback().await?;
                 if stored.is_empty() {
@@ -80,10 +80,10 @@ impl Store {
             }
             let change = take_sequences(&mut tx, owner, conversation_id, missing.len()).await?;
             let (partial, mut saved): (Vec<_>, Vec<_>) =
-                stored.into_iter().partition(DisplayMessage::is_partial);
+                stored.into_iter().partition(is_partial);
             for mut row in partial {
                 if let Some(new) = messages.iter().find(|new| new.item == row.item) {
-                    row.replace(new, delivery);
+                    replace(&mut row, new, delivery);
                     row.changed = change.number;
                     update(&mut tx, owner, &mut row).await?;
                     saved.push(row);
@@ -107,16 +107,19 @@ impl Store {
         conversation_id: Uuid,
     ) -> Result<Vec<(Uuid, Delivery)>> {
         const SELECT: &str = r#"
-            SELECT DISTINCT m.message_id, m.delivery FROM {{ display_messages }} AS m
+            SELECT m.message_id, m.delivery FROM {{ display_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1 AND m.delivery IN ('draft', 'unsaved')"#;
 
-        let rows: Vec<(Uuid, String)> = sqlx::query_as(SELECT)
+        let mut rows: Vec<(Uuid, String)> = sqlx::query_as(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
+        // A message may have several items.
+        rows.sort();
+        rows.dedup();
         let read = |(id, delivery): &(Uuid, String)| Ok((*id, named("delivery", delivery)?));
         rows.iter().map(read).collect()
     }
@@ -285,6 +288,22 @@ impl Store {
         search.end().await?;
         Ok(found)
     }
+}
+
+/// Whether it is a text that is not finished.
+fn is_partial(row: &DisplayMessage) -> bool {
+    matches!(row.delivery, Delivery::Draft | Delivery::Interrupted)
+}
+
+/// Replaces what an item shows.
+fn replace(row: &mut DisplayMessage, new: &NewDisplayMessage, delivery: Delivery) {
+    row.role = new.role;
+    row.content_type = new.content_type;
+    row.content.clone_from(&new.content);
+    row.metadata.clone_from(&new.metadata);
+    row.tool_call_id.clone_from(&new.tool_call_id);
+    row.status = new.status;
+    row.delivery = delivery;
 }
 
 /// Inserts items with the next sequences, or returns nothing if one of them exists.

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::super::display_message::IS_ERROR;
 use super::super::tool_calls::ToolCallEdit;
-use super::super::{ContentType, DisplayMessage, Error, Owner, Result};
+use super::super::{ContentType, DisplayMessage, Error, Owner, Result, ToolStatus};
 use super::messages::{take_sequences, update};
 use super::rows::display_message_columns;
 use super::{Store, retry};
@@ -29,7 +29,7 @@ impl Store {
                 return Ok((call, false));
             }
             let change = take_sequences(&mut tx, owner, conversation_id, 0).await?;
-            if edit.is_interrupting(&call) {
+            if edit.status == Some(ToolStatus::Interrupted) && call.status != edit.status {
                 call.metadata.retain(|key, _| !ToolCallEdit::OF_A_DECISION.contains(&key.as_str()));
             }
             call.status = edit.status.or(call.status);

@@ -296,14 +296,14 @@ async fn write_turn(process: &Conversations, id: Uuid, n: usize) {
         thought("hm"),
         ContentPart::text("I think so."),
     ]));
-    if n % 2 == 0 {
+    if n.is_multiple_of(2) {
         whole.tool_calls = vec![ToolCall::new(&call_id, "search", json!({}))];
     }
     process
         .save_message(&scope, id, message_id, &whole)
         .await
         .unwrap();
-    if n % 2 == 0 {
+    if n.is_multiple_of(2) {
         process
             .claim_tool_call(&scope, id, &call_id, message_id)
             .await
