@@ -199,6 +199,7 @@ pub fn schema(prefix: &TablePrefix, owner: Option<&OwnerColumn>, has_group: bool
         maker.display_messages(),
         maker.agent_messages(),
         maker.unreadable_states(),
+        maker.runs(),
     ];
     Schema { tables }
 }
@@ -236,6 +237,7 @@ impl Maker<'_> {
                 defaulted("next_sequence", Kind::BigInteger, Default::Zero),
                 column("inserted_at", Kind::Time),
                 column("updated_at", Kind::Time),
+                defaulted("last_change", Kind::BigInteger, Default::Zero),
             ]),
             primary_key: self.primary_key(&name, &["id"]),
             unique: Vec::new(),
@@ -331,6 +333,8 @@ impl Maker<'_> {
                 nullable("tool_call_id", Kind::Text),
                 nullable("status", Kind::Text),
                 column("inserted_at", Kind::Time),
+                defaulted("changed", Kind::BigInteger, Default::Zero),
+                nullable("delivery", Kind::Text),
             ]),
             primary_key: self.primary_key(&name, &["conversation_id", "sequence"]),
             unique: vec![Key {
@@ -343,11 +347,45 @@ impl Maker<'_> {
                 check("valid_item", "item >= 0"),
                 one_of("role", ROLES),
                 one_of("content_type", CONTENT_TYPES),
-                one_of("status", STATUSES),
+                one_of("status", TOOL_STATUSES),
                 check("status_of_tool_call", "(content_type = 'tool_call') = (status IS NOT NULL)"),
                 check("id_of_tool_call", "content_type <> 'tool_call' OR tool_call_id IS NOT NULL"),
+                one_of("delivery", DELIVERIES),
             ],
-            indexes: vec![self.index(format!("{name}_tool_calls"), &tool_calls, Some("tool_call_id IS NOT NULL"))],
+            indexes: vec![
+                self.index(format!("{name}_tool_calls"), &tool_calls, Some("tool_call_id IS NOT NULL")),
+                self.index(format!("{name}_changed"), &[("conversation_id", false), ("changed", false)], None),
+                self.index(
+                    format!("{name}_unsettled"),
+                    &[("conversation_id", false), ("delivery", false), ("message_id", false)],
+                    Some("delivery IN ('draft', 'unsaved')"),
+                ),
+            ],
+            clustered: true,
+            name,
+        }
+    }
+
+    fn runs(&self) -> Table {
+        let name = self.name("runs");
+        let unfinished = "status IN ('running', 'waiting')";
+        Table {
+            about: "The current or last run of each conversation.".into(),
+            columns: self.columns(vec![
+                column("conversation_id", Kind::Uuid),
+                column("run_id", Kind::Uuid),
+                column("holder", Kind::Text),
+                column("status", Kind::Text),
+                nullable("waiting_for", Kind::ExactJson),
+                defaulted("cancel_requested", Kind::Boolean, Default::False),
+                column("started_at", Kind::Time),
+                column("seen_at", Kind::Time),
+            ]),
+            primary_key: self.primary_key(&name, &["conversation_id"]),
+            unique: Vec::new(),
+            foreign_keys: vec![self.to_conversation(&name)],
+            checks: vec![one_of("status", RUN_STATUSES)],
+            indexes: vec![self.index(format!("{name}_unfinished"), &[("started_at", false)], Some(unfinished))],
             clustered: true,
             name,
         }
@@ -401,7 +439,9 @@ const CONTENT_TYPES: &[&str] = &[
     "tool_result",
     "todo_snapshot",
 ];
-const STATUSES: &[&str] = &["pending", "executing", "completed", "failed", "interrupted", "cancelled"];
+const TOOL_STATUSES: &[&str] = &["pending", "executing", "completed", "failed", "interrupted", "cancelled"];
+const DELIVERIES: &[&str] = &["draft", "unsaved", "interrupted", "unknown"];
+const RUN_STATUSES: &[&str] = &["running", "waiting", "finished", "failed", "cancelled"];
 
 fn check(name: &str, condition: &str) -> Check {
     Check { name: name.to_owned(), condition: condition.to_owned() }

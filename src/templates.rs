@@ -105,6 +105,7 @@ impl Context {
                 agent_messages: table("agent_messages"),
                 unreadable_states: table("unreadable_states"),
                 display_messages: table("display_messages"),
+                runs: table("runs"),
                 owner: owner.as_ref().map(column),
                 owner_field: owner.as_ref().map(|owner| owner.field.to_string()),
                 sea_orm: *sea_orm,
@@ -141,10 +142,12 @@ impl Context {
         let Self { database, api, models, scope, store, tests } = self;
         let mut files = vec![
             (None, api.context()),
+            (Some("changes"), api.changes()),
             (Some("conversation"), models.conversation()),
             (Some("display_message"), models.display_message()),
             (Some("messages"), api.messages()),
             (Some("page"), include_str!("../templates/context/page.rs").to_owned()),
+            (Some("runs"), api.runs()),
             (Some("scope"), scope.text()),
             (Some("sessions"), api.sessions()),
             (Some("states"), api.states()),
@@ -154,19 +157,24 @@ impl Context {
         files.extend(match database {
             Database::Sqlite => vec![
                 (Some("store"), store.sqlite()),
+                (Some("store/changes"), store.sqlite_changes()),
                 (Some("store/conversations"), store.sqlite_conversations()),
                 (Some("store/lease"), include_str!("../templates/store/sqlite/lease.rs").to_owned()),
                 (Some("store/messages"), store.sqlite_messages()),
                 (Some("store/rows"), store.sqlite_rows()),
+                (Some("store/runs"), store.sqlite_runs()),
                 (Some("store/states"), store.sqlite_states()),
                 (Some("store/tool_calls"), store.sqlite_tool_calls()),
             ],
             Database::Postgres => vec![
                 (Some("store"), store.postgres()),
+                (Some("store/changes"), store.postgres_changes()),
                 (Some("store/conversations"), store.postgres_conversations()),
                 (Some("store/lease"), include_str!("../templates/store/postgres/lease.rs").to_owned()),
                 (Some("store/messages"), store.postgres_messages()),
+                (Some("store/notifications"), store.postgres_notifications()),
                 (Some("store/rows"), store.postgres_rows()),
+                (Some("store/runs"), store.postgres_runs()),
                 (Some("store/states"), store.postgres_states()),
                 (Some("store/tool_calls"), store.postgres_tool_calls()),
             ],
@@ -232,6 +240,8 @@ templates! {
     }
     context: "context/context.rs",
     messages: "context/messages.rs",
+    changes: "context/changes.rs",
+    runs: "context/runs.rs",
     sessions: "context/sessions.rs",
     states: "context/states.rs",
     tool_calls: "context/tool_calls.rs",
@@ -271,6 +281,7 @@ templates! {
         agent_messages: String,
         unreadable_states: String,
         display_messages: String,
+        runs: String,
         owner: Option<String>,
         owner_field: Option<String>,
         sea_orm: bool,
@@ -283,17 +294,22 @@ templates! {
         group: Option<StoreGroup>,
     }
     sqlite: "store/sqlite/store.rs",
+    sqlite_changes: "store/sqlite/changes.rs",
     sqlite_conversations: "store/sqlite/conversations.rs",
     sqlite_groups: "store/sqlite/groups.rs",
     sqlite_messages: "store/sqlite/messages.rs",
     sqlite_rows: "store/sqlite/rows.rs",
+    sqlite_runs: "store/sqlite/runs.rs",
     sqlite_states: "store/sqlite/states.rs",
     sqlite_tool_calls: "store/sqlite/tool_calls.rs",
     postgres: "store/postgres/store.rs",
+    postgres_changes: "store/postgres/changes.rs",
     postgres_conversations: "store/postgres/conversations.rs",
     postgres_groups: "store/postgres/groups.rs",
     postgres_messages: "store/postgres/messages.rs",
+    postgres_notifications: "store/postgres/notifications.rs",
     postgres_rows: "store/postgres/rows.rs",
+    postgres_runs: "store/postgres/runs.rs",
     postgres_states: "store/postgres/states.rs",
     postgres_tool_calls: "store/postgres/tool_calls.rs",
 }
@@ -694,11 +710,12 @@ struct Main<'a> {
     context: String,
     /// The path of the context's module: `my_app::conversations`.
     module: String,
+    /// The path of the runtime.
+    runtime: String,
     /// Nothing if the scope is called like something else that `main` names.
     scope_import: Option<&'a str>,
     scope: &'a str,
     group: Option<MainGroup>,
-    uses_uuid: bool,
     /// Where the database is, from the environment.
     url: String,
     /// A URL may hold a password, which is nobody's to see.
@@ -740,18 +757,30 @@ pub fn runtime(time_crate: TimeCrate) -> Files {
         "message",
         "messages",
         "persistence",
+        "run",
         "serializer",
         "session",
+        "session/backoff",
         "session/coordinator",
+        "session/drafts",
+        "session/edits",
         "session/event",
+        "session/guard",
         "session/handle",
         "session/options",
         "session/registry",
+        "session/runs",
+        "session/saves",
         "session/state",
         "session/task",
+        "session/tools",
+        "session/turn",
+        "session/writer",
+        "session/writes",
         "state",
         "stored",
-        "todo"
+        "todo",
+        "turn"
     );
     let timestamp = match time_crate {
         TimeCrate::Chrono => include_str!("../templates/runtime/timestamp.rs"),
@@ -810,8 +839,6 @@ pub fn main(options: &Options, package: &str) -> String {
             group_id: owned_key(group.key),
         }
     });
-    let keys = options.owner.iter().map(|owner| owner.key).chain(options.group.iter().map(|group| group.key));
-    let uses_uuid = keys.into_iter().any(is_uuid);
     let migrations = match options.migrations.as_str() {
         "migrations" => String::new(),
         other => format!("\"./{other}\""),
@@ -830,7 +857,8 @@ pub fn main(options: &Options, package: &str) -> String {
         ),
     };
     let module = outside(options.context.rust());
-    render(&Main { context, module, scope_import, scope: &scope, group, uses_uuid, url, opened, migrations })
+    let runtime = outside("crate::sagents".to_owned());
+    render(&Main { context, module, runtime, scope_import, scope: &scope, group, url, opened, migrations })
 }
 
 /// The key of somebody, as a value that a field may have.
@@ -859,8 +887,20 @@ pub fn drop_owners(owners: &NewOwners) -> String {
 }
 
 /// What `main` names besides the scope and the context.
-const MAIN_NAMES: &[&str] =
-    &["Box", "ListConversations", "MessagePage", "NewConversation", "NewDisplayMessage", "Result", "Role", "Uuid"];
+const MAIN_NAMES: &[&str] = &[
+    "Box",
+    "Coordinator",
+    "Decided",
+    "Decision",
+    "ListConversations",
+    "Message",
+    "MessagePage",
+    "NewConversation",
+    "Result",
+    "ToolCall",
+    "ToolResult",
+    "Uuid",
+];
 
 /// The scope type that is created when the host has none.
 pub fn scope_type(options: &Options, public: bool) -> String {

@@ -60,7 +60,7 @@ pub async fn thousand(place: &Place) {
 async fn start(coordinator: &Coordinator<Conversations>, count: usize) -> Vec<AgentSession<Conversations>> {
     let mut sessions = Vec::with_capacity(count);
     for n in 0..count {
-        sessions.push(coordinator.start(SCOPE, id(n)).await.unwrap());
+        sessions.push(coordinator.start(&SCOPE, id(n)).await.unwrap());
     }
     sessions
 }

@@ -139,6 +139,13 @@ pub(super) fn condition(column: &Column, database: Database) -> Option<Part> {
     Some(check(&condition))
 }
 
+/// What holds for every value of a column of a table, whichever other columns there are.
+pub(super) fn column_conditions(table: &Table, column: &Column, database: Database) -> Vec<Part> {
+    let own = format!("valid_{}", column.name);
+    let checks = table.checks.iter().filter(|check| check.name == own).map(check);
+    condition(column, database).into_iter().chain(checks).collect()
+}
+
 fn check(Check { name, condition }: &Check) -> Part {
     Part { name: name.clone(), definition: format!("CHECK ({condition})") }
 }

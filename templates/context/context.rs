@@ -14,10 +14,12 @@
 )]
 {%- endif %}
 
+mod changes;
 mod conversation;
 mod display_message;
 mod messages;
 mod page;
+mod runs;
 mod scope;
 mod sessions;
 mod states;
@@ -36,18 +38,21 @@ use self::page::rows_to_read;
 use self::store::Store;
 use crate::sagents::{ReadError, Revision, Timestamp};
 
+pub use self::changes::{ChangeCursor, Changes, Watch};
 pub use self::conversation::{
     Change, Conversation, ConversationChanges, ConversationOrder, ListConversations, NewConversation,
 };
 pub use self::display_message::{
     ContentType, DisplayMessage, HitlDecision, MessagePage, MessagePosition, NewDisplayMessage,
-    SearchPage, ToolStatus,
+    SearchPage,
 };
 pub use self::page::{Cursor, Page};
 pub use self::scope::*;
 pub use self::states::{Saved, UnreadableData, UnreadableMessage, UnreadableState};
 pub use self::store::{Pool, connect};
-pub use crate::sagents::Role;
+pub use crate::sagents::{
+    BeginRun, Claim, Decided, Decision, Delivery, Role, Run, RunSignal, RunStatus, ToolStatus,
+};
 
 /// Why a call failed. The messages contain no data and can be logged; [`source`] has the details.
 ///
@@ -154,6 +159,17 @@ impl {{ context }} {
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.store.pool
+    }
+
+    /// Tells [watches](Self::watch) of other processes at once what this one changes, and is told by
+    /// them, where the database can do that: with `NOTIFY` on `PostgreSQL`, which takes one connection
+    /// of the pool and does not work behind `PgBouncer` in transaction mode. `SQLite` cannot. The
+    /// notifications have the id of the conversation and no content.
+    #[must_use]
+    pub fn with_notifications(self) -> Self {
+        Self {
+            store: self.store.with_notifications(),
+        }
     }
 
     /// Creates a conversation. Repeating the call with the same id stores nothing and returns the

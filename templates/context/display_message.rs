@@ -11,7 +11,7 @@ use super::page::{Bound, Cursor, Position, deserialize_text};
 use super::values::{clean_call_id, clean_json, clean_text};
 use super::{Error, Result, Role};
 use crate::sagents::timestamp::{self, Timestamp};
-use crate::sagents::{DisplayItem, DisplayKind};
+use crate::sagents::{Decision, Delivery, DisplayItem, DisplayKind, ToolStatus};
 
 /// A row of `{{ prefix }}display_messages`: one item that a person sees of a conversation.
 {%- if owner.is_some() %}
@@ -50,9 +50,31 @@ pub struct DisplayMessage {
     /// When it was appended.
     #[serde(with = "timestamp")]
     pub inserted_at: Timestamp,
+    /// The number of the change of the conversation that stored it as it is: 1, 2, 3, … 0 if an
+    /// earlier version of this code stored it.
+    pub changed: i64,
+    /// Whether it is whole, and in the agent state.
+    pub delivery: Delivery,
 }
 
 impl DisplayMessage {
+    /// A person's decision about this tool call.
+    #[must_use]
+    pub fn decision(&self) -> Option<Decision> {
+        let decision = self.metadata.get(DECISION).and_then(|value| Decision::deserialize(value).ok());
+        decision.or_else(|| match HitlDecision::deserialize(self.metadata.get(HITL_DECISION)?) {
+            Ok(HitlDecision::Approved) => Some(Decision::Approve),
+            Ok(HitlDecision::Rejected) => Some(Decision::Reject { reason: None }),
+            Err(_) => None,
+        })
+    }
+
+    /// The claim of the caller who started this tool call, or decided about it.
+    #[must_use]
+    pub fn claim(&self) -> Option<Uuid> {
+        self.metadata.get(CLAIM)?.as_str()?.parse().ok()
+    }
+
     /// The position in the results of a search.
     pub(super) fn found(&self) -> Cursor {
         Cursor(Position::Found(self.inserted_at, self.conversation_id, self.sequence))
@@ -184,6 +206,11 @@ impl NewDisplayMessage {
     }
 }
 
+/// The keys of a decision and of a claim in the metadata of a tool call.
+pub(super) const HITL_DECISION: &str = "hitl_decision";
+pub(super) const DECISION: &str = "decision";
+pub(super) const CLAIM: &str = "claim";
+
 /// The key of [`DisplayMessage::is_error`] in the metadata.
 pub(super) const IS_ERROR: &str = "is_error";
 
@@ -236,64 +263,6 @@ impl ContentType {
             Self::ToolCall => "tool_call",
             Self::ToolResult => "tool_result",
             Self::TodoSnapshot => "todo_snapshot",
-        }
-    }
-}
-
-/// The status of a tool call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolStatus {
-    /// Not started.
-    Pending,
-    /// Running.
-    Executing,
-    /// Succeeded.
-    Completed,
-    /// Failed.
-    Failed,
-    /// Waits for a person's decision.
-    Interrupted,
-    /// Will not run.
-    Cancelled,
-}
-
-impl ToolStatus {
-    /// All statuses.
-    pub const ALL: [Self; 6] = [
-        Self::Pending,
-        Self::Executing,
-        Self::Completed,
-        Self::Failed,
-        Self::Interrupted,
-        Self::Cancelled,
-    ];
-
-    /// As it is stored.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Executing => "executing",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    /// Whether a call with this status may change to `next`. Repeating a change is allowed; a call
-    /// that has ended does not change.
-    #[must_use]
-    pub fn may_become(self, next: Self) -> bool {
-        match next {
-            _ if self == next => true,
-            Self::Pending => false,
-            Self::Executing => matches!(self, Self::Pending | Self::Interrupted),
-            Self::Interrupted => matches!(self, Self::Pending | Self::Executing),
-            Self::Completed | Self::Failed | Self::Cancelled => {
-                matches!(self, Self::Pending | Self::Executing | Self::Interrupted)
-            }
         }
     }
 }

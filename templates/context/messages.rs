@@ -8,7 +8,7 @@ use super::values::clean_text;
 use super::{
     {{ context }}, DisplayMessage, Error, MessagePage, NewDisplayMessage, OwnerScope, Result, SearchPage,
 };
-use crate::sagents::{Message, display_items};
+use crate::sagents::{Delivery, DisplayKind, Message, display_items};
 
 impl {{ context }} {
     /// Appends a display message. Repeating the call with the same message id and item stores
@@ -34,11 +34,14 @@ impl {{ context }} {
     /// call (pending) and tool result. A message that shows nothing stores nothing. Repeating the call
     /// with the same message id stores no item twice and adds those that are new.
     ///
+    /// Items of a [draft](Self::save_draft) with this id get their whole content, and those that the
+    /// message does not have are deleted: a reader who gets a whole item of a message forgets the
+    /// drafts of that message.
+    ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if the owner has no such conversation, [`Error::Invalid`] if a value is
     /// nested too deeply.
-    #[instrument(level = "debug", skip_all, fields(%conversation_id))]
     pub async fn save_message(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -46,22 +49,93 @@ impl {{ context }} {
         message_id: Uuid,
         message: &Message,
     ) -> Result<Vec<DisplayMessage>> {
+        self.save_items(scope, conversation_id, message_id, message, Delivery::Stored).await
+    }
+
+    /// Stores the texts of a message that the model is still writing, or replaces those that were
+    /// stored before. [`save_message`](Self::save_message) with the same id replaces them by the whole
+    /// message, which a draft does not replace.
+    ///
+    /// # Errors
+    ///
+    /// As [`save_message`](Self::save_message).
+    pub async fn save_draft(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        message_id: Uuid,
+        message: &Message,
+    ) -> Result<Vec<DisplayMessage>> {
+        self.save_items(scope, conversation_id, message_id, message, Delivery::Draft).await
+    }
+
+    #[instrument(level = "debug", skip_all, fields(%conversation_id, ?delivery))]
+    pub(super) async fn save_items(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        message_id: Uuid,
+        message: &Message,
+        delivery: Delivery,
+    ) -> Result<Vec<DisplayMessage>> {
         let owner = scope.owner()?;
+        let is_text = |kind: &DisplayKind| matches!(kind, DisplayKind::Text | DisplayKind::Thinking);
         let items = display_items(message).into_iter();
+        let items = items.filter(|item| delivery != Delivery::Draft || is_text(&item.kind));
         let items =
             items.map(|item| NewDisplayMessage::of_item(message_id, message.role, item).checked());
         let items = items.collect::<Result<Vec<_>>>()?;
-        match items.as_slice() {
-            [] => {
-                let exists = self.store.get_conversation(&scope.reach()?, conversation_id).await;
-                exists.map(|_| Vec::new())
+        let save = self.store.save_items(&owner, conversation_id, message_id, &items, delivery);
+        let mut stored = save.await?;
+        let is_unsaved = |row: &DisplayMessage| matches!(row.delivery, Delivery::Unsaved | Delivery::Unknown);
+        if delivery == Delivery::Stored && stored.iter().any(is_unsaved) {
+            // An earlier call stored it, and did not know whether the agent state contains it.
+            let known = [(message_id, delivery)];
+            let settled = self.store.settle_messages(&owner, conversation_id, &known).await?;
+            for row in &mut stored {
+                match settled.iter().find(|settled| settled.sequence == row.sequence) {
+                    Some(settled) => row.clone_from(settled),
+                    None if is_unsaved(row) => row.delivery = delivery,
+                    None => {}
+                }
             }
-            [item] => {
-                let stored = self.store.append_display_message(&owner, conversation_id, item).await?;
-                Ok(vec![stored])
-            }
-            items => self.store.append_display_messages(&owner, conversation_id, items).await,
         }
+        Ok(stored)
+    }
+
+    /// The messages that have display messages which are drafts or not yet saved in the agent state.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Database`] if the database fails.
+    #[instrument(level = "debug", skip_all, fields(%conversation_id))]
+    pub async fn unsettled_messages(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+    ) -> Result<Vec<(Uuid, Delivery)>> {
+        self.store.unsettled_messages(&scope.owner()?, conversation_id).await
+    }
+
+    /// Changes whether display messages are whole and in the agent state: unsaved ones become stored
+    /// or unknown, unknown ones stored, drafts interrupted; anything else stays as it is. Returns
+    /// those that readers get again, which are all but the ones that were unsaved and are stored.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Database`] if the database fails.
+    #[instrument(level = "debug", skip_all, fields(%conversation_id))]
+    pub async fn settle_messages(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        messages: &[(Uuid, Delivery)],
+    ) -> Result<Vec<DisplayMessage>> {
+        let owner = scope.owner()?;
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.store.settle_messages(&owner, conversation_id, messages).await
     }
 
     /// A page of the display messages, in the order of the conversation. The pages that follow

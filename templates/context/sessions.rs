@@ -1,9 +1,15 @@
 //! How sessions store their state and display messages in this context.
 
+use std::time::Duration;
+
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{{ '{' }}{{ context }}, ConversationChanges, DisplayMessage, Error, Owner, OwnerScope, Result, store};
-use crate::sagents::{Failure, LoadContext, Message, SessionPersistence};
+use super::{
+    BeginRun, Claim, {{ context }}, ConversationChanges, Decided, Decision, Delivery, DisplayMessage,
+    Error, Owner, OwnerScope, Result, Run, RunSignal, RunStatus, ToolStatus, store,
+};
+use crate::sagents::{Failure, LoadContext, Message, SessionPersistence, ToolResult};
 
 impl SessionPersistence for {{ context }} {
     type Owner = Owner;
@@ -19,8 +25,124 @@ impl SessionPersistence for {{ context }} {
         context: &LoadContext,
         message_id: Uuid,
         message: &Message,
+        delivery: Delivery,
     ) -> Result<Vec<DisplayMessage>> {
-        Self::save_message(self, scope, context.conversation_id, message_id, message).await
+        self.save_items(scope, context.conversation_id, message_id, message, delivery)
+            .await
+    }
+
+    async fn unsettled_messages(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+    ) -> Result<Vec<(Uuid, Delivery)>> {
+        Self::unsettled_messages(self, scope, context.conversation_id).await
+    }
+
+    async fn settle_messages(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        messages: &[(Uuid, Delivery)],
+    ) -> Result<Vec<DisplayMessage>> {
+        Self::settle_messages(self, scope, context.conversation_id, messages).await
+    }
+
+    async fn change_tool_call(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        call_id: &str,
+        status: ToolStatus,
+        metadata: Map<String, Value>,
+    ) -> Result<DisplayMessage> {
+        let id = context.conversation_id;
+        Self::change_tool_call(self, scope, id, call_id, status, metadata).await
+    }
+
+    async fn claim_tool_call(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        call_id: &str,
+        claim: Uuid,
+    ) -> Result<Claim<DisplayMessage>> {
+        Self::claim_tool_call(self, scope, context.conversation_id, call_id, claim).await
+    }
+
+    async fn decide_tool_call(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        call_id: &str,
+        decision: &Decision,
+        claim: Uuid,
+    ) -> Result<Decided<DisplayMessage>> {
+        let id = context.conversation_id;
+        Self::decide_tool_call(self, scope, id, call_id, decision, claim).await
+    }
+
+    async fn resolve_tool_result(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        result: &ToolResult,
+    ) -> Result<DisplayMessage> {
+        self.resolve_interrupted_tool_result(scope, context.conversation_id, result)
+            .await
+    }
+
+    async fn begin_run(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        run_id: Uuid,
+        holder: &str,
+        lease: Duration,
+    ) -> Result<BeginRun> {
+        let id = context.conversation_id;
+        Self::begin_run(self, scope, id, run_id, holder, lease).await
+    }
+
+    async fn renew_run(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        run_id: Uuid,
+    ) -> Result<RunSignal> {
+        Self::renew_run(self, scope, context.conversation_id, run_id).await
+    }
+
+    async fn wait_run(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        run_id: Uuid,
+        waiting_for: &Value,
+    ) -> Result<RunSignal> {
+        Self::wait_run(self, scope, context.conversation_id, run_id, waiting_for).await
+    }
+
+    async fn end_run(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        run_id: Uuid,
+        status: RunStatus,
+    ) -> Result<()> {
+        Self::end_run(self, scope, context.conversation_id, run_id, status).await
+    }
+
+    async fn request_cancel(&self, scope: &Self::Scope, context: &LoadContext) -> Result<bool> {
+        Self::request_cancel(self, scope, context.conversation_id).await
+    }
+
+    async fn get_run(&self, scope: &Self::Scope, context: &LoadContext) -> Result<Option<Run>> {
+        Self::get_run(self, scope, context.conversation_id).await
+    }
+
+    async fn delete_conversation(&self, scope: &Self::Scope, context: &LoadContext) -> Result<()> {
+        Self::delete_conversation(self, scope, context.conversation_id).await
     }
 
     async fn set_title(&self, scope: &Self::Scope, context: &LoadContext, title: &str) -> Result<()> {
@@ -36,5 +158,9 @@ impl SessionPersistence for {{ context }} {
             Error::Database(error) if store::is_transient(error) => Failure::Transient,
             _ => Failure::Permanent,
         }
+    }
+
+    fn is_missing(error: &Error) -> bool {
+        matches!(error, Error::NotFound)
     }
 }

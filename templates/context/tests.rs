@@ -118,6 +118,13 @@ async fn what_belongs_to_somebody_else_is_not_found() {
     assert_not_found!(db.load_display_messages(&bob(), id, page));
     assert_not_found!(db.clear_display_messages(&bob(), id));
     assert_not_found!(db.mark_tool_executing(&bob(), id, "call_1"));
+    let some = Uuid::now_v7();
+    assert_not_found!(db.claim_tool_call(&bob(), id, "call_1", some));
+    assert_not_found!(db.decide_tool_call(&bob(), id, "call_1", &Decision::Approve, some));
+    assert_not_found!(db.save_draft(&bob(), id, some, &Message::assistant("hello")));
+    assert_not_found!(db.changes(&bob(), id, ChangeCursor::START, 10));
+    assert_not_found!(db.begin_run(&bob(), id, some, "here", Duration::ZERO));
+    assert_not_found!(db.get_run(&bob(), id));
     assert_not_found!(db.save_agent_state(&bob(), id, &State::new(), Expect::Any));
     assert_not_found!(db.load_agent_state(&bob(), id));
     assert_not_found!(db.load_todos(&bob(), id));
@@ -193,6 +200,29 @@ async fn a_group_reads_what_its_members_have() {
 }
 
 #[tokio::test]
+async fn a_group_follows_what_its_members_do() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let message = NewDisplayMessage::text(Role::User, "hello");
+    let message = db.append_display_message(&alice(), id, message).await.unwrap();
+    db.begin_run(&alice(), id, Uuid::now_v7(), "here", Duration::ZERO).await.unwrap();
+    db.join(&group(), &alice()).await;
+    let changes = db.changes(&group(), id, ChangeCursor::START, 10).await.unwrap();
+    assert_eq!(changes, db.changes(&alice(), id, ChangeCursor::START, 10).await.unwrap());
+    let mut watch = db.watch(&group(), id, ChangeCursor::START).unwrap();
+    assert_eq!(watch.next().await.unwrap(), [message]);
+    let run = db.get_run(&group(), id).await.unwrap();
+    assert_eq!(run, db.get_run(&alice(), id).await.unwrap());
+    assert_eq!(db.unfinished_runs(&group()).await.unwrap(), Vec::from_iter(run));
+
+    db.leave(&group(), &alice()).await;
+    assert_not_found!(db.changes(&group(), id, ChangeCursor::START, 10));
+    assert_not_found!(watch.next());
+    assert_not_found!(db.get_run(&group(), id));
+    assert_eq!(db.unfinished_runs(&group()).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn a_group_writes_nothing() {
     macro_rules! assert_no_owner {
         ($call:expr) => {
@@ -217,6 +247,13 @@ async fn a_group_writes_nothing() {
     assert_no_owner!(db.record_hitl_decision(&group(), id, "call_1", HitlDecision::Approved));
     let result = ToolResult::new("call_1", "search", "42");
     assert_no_owner!(db.resolve_interrupted_tool_result(&group(), id, &result));
+    let some = Uuid::now_v7();
+    assert_no_owner!(db.save_draft(&group(), id, some, &Message::assistant("hello")));
+    assert_no_owner!(db.settle_messages(&group(), id, &[(some, Delivery::Stored)]));
+    assert_no_owner!(db.claim_tool_call(&group(), id, "call_1", some));
+    assert_no_owner!(db.decide_tool_call(&group(), id, "call_1", &Decision::Approve, some));
+    assert_no_owner!(db.begin_run(&group(), id, some, "here", Duration::ZERO));
+    assert_no_owner!(db.request_cancel(&group(), id));
     assert_no_owner!(db.save_agent_state(&group(), id, &State::new(), Expect::Any));
     assert_no_owner!(db.restore_unreadable(&group(), id, 0));
     assert_no_owner!(db.discard_unreadable(&group(), id, 0));
@@ -465,6 +502,189 @@ async fn a_tool_call_runs_through_its_life() {
     );
     assert_eq!(messages[2], resolved);
     assert_eq!(messages[2].content, "42");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_tool_call_is_claimed_and_decided_by_one_caller() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let call = NewDisplayMessage::tool_call("call_1", "search");
+    db.append_display_message(&alice(), id, call).await.unwrap();
+    assert_invalid!(db.decide_tool_call(&alice(), id, "call_1", &Decision::Approve, Uuid::now_v7()));
+    let claim = Uuid::now_v7();
+    for _ in 0..2 {
+        let claimed = db.claim_tool_call(&alice(), id, "call_1", claim).await.unwrap();
+        assert!(matches!(claimed, Claim::Claimed(call) if call.claim() == Some(claim)));
+    }
+    let other = db.claim_tool_call(&alice(), id, "call_1", Uuid::now_v7()).await.unwrap();
+    assert!(matches!(other, Claim::Already(call) if call.claim() == Some(claim)));
+    assert_invalid!(db.mark_tool_executing(&alice(), id, "call_1"));
+
+    db.interrupt_tool_call(&alice(), id, "call_1", Map::new()).await.unwrap();
+    assert_invalid!(db.mark_tool_executing(&alice(), id, "call_1"));
+    let mut callers = tokio::task::JoinSet::new();
+    for n in 0..8 {
+        let (conversations, claim) = ((*db).clone(), Uuid::now_v7());
+        let decision = match n % 2 {
+            0 => Decision::Edit { arguments: json!({ "caller": n }) },
+            _ => Decision::Reject { reason: Some(n.to_string()) },
+        };
+        callers.spawn(async move {
+            let scope = alice();
+            for _ in 0..2 {
+                let decide =
+                    conversations.decide_tool_call(&scope, id, "call_1", &decision, claim);
+                if let Decided::Already(other, call) = decide.await.unwrap() {
+                    return (other, call.status, false);
+                }
+            }
+            (decision.clone(), Some(decision.status()), true)
+        });
+    }
+    let decided = callers.join_all().await;
+    let (first, status, _) = decided.iter().find(|(.., is_claimed)| *is_claimed).unwrap();
+    assert_eq!(decided.iter().filter(|(.., is_claimed)| *is_claimed).count(), 1);
+    assert!(decided.iter().all(|(decision, after, _)| decision == first && after == status));
+    assert_invalid!(db.record_hitl_decision(
+        &alice(),
+        id,
+        "call_1",
+        match first {
+            Decision::Reject { .. } => HitlDecision::Approved,
+            Decision::Approve | Decision::Edit { .. } => HitlDecision::Rejected,
+        }
+    ));
+}
+
+#[tokio::test]
+async fn a_draft_becomes_a_whole_message_and_readers_get_every_change() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let message_id = Uuid::now_v7();
+    let read = async |after: &str| {
+        let mut read = db.changes(&alice(), id, after.parse().unwrap(), 1).await.unwrap();
+        while read.more {
+            let rest = db.changes(&alice(), id, read.next, 1).await.unwrap();
+            read.items.extend(rest.items);
+            (read.next, read.more) = (rest.next, rest.more);
+        }
+        let shown = read.items.iter().map(|row| (row.sequence, row.content.clone(), row.delivery));
+        (shown.collect::<Vec<_>>(), read.next.to_string())
+    };
+    let shown = |rows: &[(i64, &str, Delivery)]| {
+        let rows = rows.iter().map(|&(place, text, delivery)| (place, text.to_owned(), delivery));
+        rows.collect::<Vec<_>>()
+    };
+    let start = ChangeCursor::START.to_string();
+    assert_eq!(read(&start).await, (Vec::new(), start.clone()));
+
+    db.save_draft(&alice(), id, message_id, &Message::assistant("To")).await.unwrap();
+    let (first, place) = read(&start).await;
+    assert_eq!(first, shown(&[(0, "To", Delivery::Draft)]));
+    db.save_draft(&alice(), id, message_id, &Message::assistant("To the")).await.unwrap();
+    let mut whole = Message::assistant("To the sea.");
+    whole.tool_calls = vec![ToolCall::new("call_1", "search", json!({}))];
+    let stored = db.save_message(&alice(), id, message_id, &whole).await.unwrap();
+    assert_eq!(db.save_message(&alice(), id, message_id, &whole).await.unwrap(), stored);
+    let late = db.save_draft(&alice(), id, message_id, &Message::assistant("To")).await.unwrap();
+    assert_eq!(late, stored, "a draft does not replace a message");
+    let both = [(0, "To the sea.", Delivery::Stored), (1, "search", Delivery::Stored)];
+    let (second, place) = read(&place).await;
+    assert_eq!(second, shown(&both));
+
+    db.mark_tool_executing(&alice(), id, "call_1").await.unwrap();
+    let (third, place) = read(&place).await;
+    assert_eq!(third, shown(&both[1..]));
+    assert_eq!(read(&place).await, (Vec::new(), place));
+    assert_eq!(read(&start).await.0, shown(&both), "each once, as it is now");
+
+    let mut watch = db.watch(&alice(), id, ChangeCursor::START).unwrap();
+    watch = watch.interval(Duration::from_millis(10));
+    assert_eq!(watch.next().await.unwrap().len(), 2);
+    let (scope, message) = (alice(), NewDisplayMessage::text(Role::User, "And then?"));
+    let append = db.append_display_message(&scope, id, message);
+    let (appended, seen) = tokio::join!(append, watch.next());
+    assert_eq!(seen.unwrap(), [appended.unwrap()]);
+    db.delete_conversation(&alice(), id).await.unwrap();
+    assert_not_found!(watch.next());
+}
+
+#[tokio::test]
+async fn what_a_killed_process_left_is_settled() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let [known, unknown, draft] = [(); 3].map(|()| Uuid::now_v7());
+    for (message_id, delivery) in
+        [(known, Delivery::Unsaved), (unknown, Delivery::Unsaved), (draft, Delivery::Draft)]
+    {
+        let message = Message::assistant("hello");
+        db.save_items(&alice(), id, message_id, &message, delivery).await.unwrap();
+    }
+    let unsettled: BTreeSet<_> =
+        db.unsettled_messages(&alice(), id).await.unwrap().into_iter().map(|(id, _)| id).collect();
+    assert_eq!(unsettled, [known, unknown, draft].into());
+    let settled = [
+        (known, Delivery::Stored),
+        (unknown, Delivery::Unknown),
+        (draft, Delivery::Interrupted),
+    ];
+    let changed = db.settle_messages(&alice(), id, &settled).await.unwrap();
+    let changed: BTreeSet<_> = changed.iter().map(|row| row.message_id).collect();
+    assert_eq!(changed, [unknown, draft].into(), "readers need not know of the first");
+    assert_eq!(db.unsettled_messages(&alice(), id).await.unwrap(), []);
+    // The agent gets to know it after all.
+    let again = db.save_message(&alice(), id, unknown, &Message::assistant("hello")).await.unwrap();
+    assert_eq!(again[0].delivery, Delivery::Stored);
+    let page = db.load_display_messages(&alice(), id, MessagePage::first()).await.unwrap();
+    let deliveries: Vec<_> = page.items.iter().map(|row| row.delivery).collect();
+    assert_eq!(deliveries, [Delivery::Stored, Delivery::Stored, Delivery::Interrupted]);
+    assert_eq!(page.items[1], again[0]);
+}
+
+#[tokio::test]
+async fn a_conversation_has_one_run_at_a_time() {
+    const LEASE: Duration = Duration::from_secs(45);
+
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let [first, second, third] = [(); 3].map(|()| Uuid::now_v7());
+    assert_eq!(db.get_run(&alice(), id).await.unwrap(), None);
+    assert!(!db.request_cancel(&alice(), id).await.unwrap());
+    let begin = async |run_id, lease| db.begin_run(&alice(), id, run_id, "here", lease).await.unwrap();
+    let BeginRun::Started(run) = begin(first, LEASE).await else {
+        panic!("nobody else runs");
+    };
+    assert_eq!((run.id, run.status, run.cancel_requested), (first, RunStatus::Running, false));
+    assert!(!run.is_abandoned(LEASE));
+    assert!(matches!(begin(second, LEASE).await, BeginRun::Busy(run) if run.id == first));
+    assert_eq!(db.renew_run(&alice(), id, first).await.unwrap(), RunSignal::Go);
+    assert_eq!(db.renew_run(&alice(), id, second).await.unwrap(), RunSignal::Lost);
+    assert!(db.request_cancel(&alice(), id).await.unwrap());
+    assert_eq!(db.renew_run(&alice(), id, first).await.unwrap(), RunSignal::CancelRequested);
+    assert!(matches!(begin(first, LEASE).await, BeginRun::Started(run) if run.cancel_requested));
+
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let BeginRun::Started(taken) = begin(second, Duration::ZERO).await else {
+        panic!("the lease is over");
+    };
+    assert_eq!((taken.id, taken.cancel_requested), (second, false));
+    assert_eq!(db.renew_run(&alice(), id, first).await.unwrap(), RunSignal::Lost);
+    db.end_run(&alice(), id, first, RunStatus::Failed).await.unwrap();
+    let question = json!({ "question": "really?" });
+    assert_eq!(db.wait_run(&alice(), id, second, &question).await.unwrap(), RunSignal::Go);
+    let waiting = db.unfinished_runs(&alice()).await.unwrap();
+    assert_eq!(waiting, [db.get_run(&alice(), id).await.unwrap().unwrap()]);
+    assert_eq!((waiting[0].status, &waiting[0].waiting_for), (RunStatus::Waiting, &Some(question)));
+    // Who got the decision goes on, also in another process.
+    assert!(matches!(begin(third, LEASE).await, BeginRun::Started(run) if run.waiting_for.is_none()));
+    assert_invalid!(db.end_run(&alice(), id, third, RunStatus::Waiting));
+    db.end_run(&alice(), id, third, RunStatus::Finished).await.unwrap();
+    assert_eq!(db.renew_run(&alice(), id, third).await.unwrap(), RunSignal::Lost);
+    assert_eq!(db.unfinished_runs(&alice()).await.unwrap(), []);
+    assert!(matches!(begin(first, LEASE).await, BeginRun::Started(_)));
+    db.delete_conversation(&alice(), id).await.unwrap();
+    assert_not_found!(db.renew_run(&alice(), id, first));
+    assert_not_found!(db.begin_run(&alice(), id, first, "here", LEASE));
 }
 
 #[tokio::test]

@@ -1,15 +1,21 @@
 //! The calls that change the status of a tool call, and record a person's decision about it.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tracing::instrument;
 use uuid::Uuid;
 
+use super::display_message::{CLAIM, DECISION, HITL_DECISION};
 use super::values::{clean_call_id, clean_json, clean_text};
-use super::{{ '{' }}{{ context }}, DisplayMessage, Error, HitlDecision, OwnerScope, Result, ToolStatus};
+use super::{
+    Claim, {{ context }}, Decided, Decision, DisplayMessage, Error, HitlDecision, OwnerScope, Result,
+    ToolStatus,
+};
 use crate::sagents::{Content, ToolResult};
 
 impl {{ context }} {
-    /// The tool call starts, or continues after an approval.
+    /// The tool call starts, or continues after an approval that was
+    /// [recorded](Self::record_hitl_decision). Only one of several callers succeeds;
+    /// [`claim_tool_call`](Self::claim_tool_call) can be repeated.
     ///
     /// # Errors
     ///
@@ -28,6 +34,7 @@ impl {{ context }} {
     }
 
     /// The tool call succeeded. `metadata`, for example the result, is merged into that of the call.
+    /// Repeated, it changes nothing.
     ///
     /// # Errors
     ///
@@ -45,6 +52,7 @@ impl {{ context }} {
     }
 
     /// The tool call failed. `metadata`, for example the error, is merged into that of the call.
+    /// Repeated, it changes nothing.
     ///
     /// # Errors
     ///
@@ -62,7 +70,7 @@ impl {{ context }} {
     }
 
     /// The tool call waits for a person's decision. `metadata`, for example the question, is merged
-    /// into that of the call.
+    /// into that of the call. A decision about an earlier question is removed from it.
     ///
     /// # Errors
     ///
@@ -79,7 +87,7 @@ impl {{ context }} {
             .await
     }
 
-    /// The tool call will not run.
+    /// The tool call will not run. Repeated, it changes nothing.
     ///
     /// # Errors
     ///
@@ -95,13 +103,81 @@ impl {{ context }} {
             .await
     }
 
-    /// Records a person's decision as `hitl_decision` in the metadata of the tool call, and of its
-    /// result if there is one.
+    /// Starts a pending tool call, for exactly one caller in all processes. `claim` identifies the
+    /// attempt: a caller who got no reply repeats the call with it, and gets the same result.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if the owner has no such conversation or it has no such call.
-    #[instrument(level = "debug", skip_all, fields(%conversation_id))]
+    pub async fn claim_tool_call(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        call_id: &str,
+        claim: Uuid,
+    ) -> Result<Claim<DisplayMessage>> {
+        let edit = ToolCallEdit {
+            before: vec![ToolStatus::Pending],
+            metadata: object(json!({ CLAIM: claim })),
+            ..ToolCallEdit::to(ToolStatus::Executing)
+        };
+        let (call, is_changed) = self.edit_tool_call(scope, conversation_id, call_id, edit).await?;
+        Ok(if is_changed || call.claim() == Some(claim) {
+            Claim::Claimed(call)
+        } else {
+            Claim::Already(call)
+        })
+    }
+
+    /// Stores a person's decision about an interrupted tool call, for exactly one caller in all
+    /// processes, who acts on it: the call is then executing or cancelled. `claim` identifies the
+    /// attempt: a caller who got no reply repeats the call with it, and gets the same result.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the owner has no such conversation or it has no such call,
+    /// [`Error::Invalid`] if the call waits for no decision or the arguments are nested too deeply.
+    pub async fn decide_tool_call(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        call_id: &str,
+        decision: &Decision,
+        claim: Uuid,
+    ) -> Result<Decided<DisplayMessage>> {
+        let recorded = match decision {
+            Decision::Approve | Decision::Edit { .. } => HitlDecision::Approved,
+            Decision::Reject { .. } => HitlDecision::Rejected,
+        };
+        let edit = ToolCallEdit {
+            before: vec![ToolStatus::Interrupted],
+            requires: Some(Requirement::Undecided),
+            metadata: object(json!({
+                HITL_DECISION: recorded,
+                DECISION: decision,
+                CLAIM: claim,
+            })),
+            of_result: object(json!({ HITL_DECISION: recorded })),
+            ..ToolCallEdit::to(decision.status())
+        };
+        let (call, is_changed) = self.edit_tool_call(scope, conversation_id, call_id, edit).await?;
+        if is_changed {
+            return Ok(Decided::Claimed(call));
+        }
+        match call.decision() {
+            Some(_) if call.claim() == Some(claim) => Ok(Decided::Claimed(call)),
+            Some(decision) => Ok(Decided::Already(decision, call)),
+            None => Err(refused(&call, "waits for no decision")),
+        }
+    }
+
+    /// Records a person's decision that was made elsewhere, as `hitl_decision` in the metadata of the
+    /// tool call, and of its result if there is one. The status stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the owner has no such conversation or it has no such call,
+    /// [`Error::Invalid`] if there is another decision or the call has ended.
     pub async fn record_hitl_decision(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -109,10 +185,22 @@ impl {{ context }} {
         call_id: &str,
         decision: HitlDecision,
     ) -> Result<DisplayMessage> {
-        let owner = scope.owner()?;
-        self.store
-            .record_hitl_decision(&owner, conversation_id, &clean_call_id(call_id), decision)
-            .await
+        let recorded = object(json!({ HITL_DECISION: decision }));
+        let is_open = |status: &ToolStatus| !status.is_ended();
+        let edit = ToolCallEdit {
+            status: None,
+            before: ToolStatus::ALL.into_iter().filter(is_open).collect(),
+            requires: Some(Requirement::Undecided),
+            metadata: recorded.clone(),
+            of_result: recorded,
+        };
+        let (call, is_changed) = self.edit_tool_call(scope, conversation_id, call_id, edit).await?;
+        match call.metadata.get(HITL_DECISION) {
+            _ if is_changed => Ok(call),
+            Some(recorded) if recorded == decision.as_str() => Ok(call),
+            Some(_) => Err(refused(&call, "has another decision")),
+            None => Err(refused(&call, "takes no decision")),
+        }
     }
 
     /// Replaces a tool result that marks an interrupt (`is_interrupt` in its metadata) with the real
@@ -141,8 +229,7 @@ impl {{ context }} {
             .await
     }
 
-    #[instrument(level = "debug", skip_all, fields(%conversation_id, status = status.as_str()))]
-    async fn change_tool_call(
+    pub(super) async fn change_tool_call(
         &self,
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
@@ -150,10 +237,98 @@ impl {{ context }} {
         status: ToolStatus,
         metadata: Map<String, Value>,
     ) -> Result<DisplayMessage> {
+        let edit = ToolCallEdit {
+            metadata,
+            ..ToolCallEdit::to(status)
+        };
+        let (call, is_changed) = self.edit_tool_call(scope, conversation_id, call_id, edit).await?;
+        let is_repeated = call.status == Some(status) && status.is_ended();
+        if is_changed || is_repeated {
+            return Ok(call);
+        }
+        Err(refused(&call, &format!("cannot become {}", status.as_str())))
+    }
+
+    /// Returns the call, and whether the edit applied to it.
+    #[instrument(level = "debug", skip_all, fields(%conversation_id, status = edit.status.map(ToolStatus::as_str)))]
+    async fn edit_tool_call(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        call_id: &str,
+        edit: ToolCallEdit,
+    ) -> Result<(DisplayMessage, bool)> {
         let owner = scope.owner()?;
-        let (call_id, metadata) = (clean_call_id(call_id), clean_json(metadata)?);
+        let edit = ToolCallEdit {
+            metadata: clean_json(edit.metadata)?,
+            ..edit
+        };
         self.store
-            .change_tool_call(&owner, conversation_id, &call_id, status, &metadata)
+            .edit_tool_call(&owner, conversation_id, &clean_call_id(call_id), &edit)
             .await
     }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+fn refused(call: &DisplayMessage, why: &str) -> Error {
+    let status = call.status.map_or("no tool call", ToolStatus::as_str);
+    Error::Invalid(format!("a tool call that is {status} {why}"))
+}
+
+/// A change of a tool call, and the calls that it applies to.
+#[derive(Debug)]
+pub(super) struct ToolCallEdit {
+    /// The new status; without one, the status stays.
+    pub status: Option<ToolStatus>,
+    /// The statuses that it applies to.
+    pub before: Vec<ToolStatus>,
+    pub requires: Option<Requirement>,
+    /// Merged into that of the call.
+    pub metadata: Map<String, Value>,
+    /// Merged into the metadata of the newest result of the call.
+    pub of_result: Map<String, Value>,
+}
+
+/// What has to be decided about a call before it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Requirement {
+    /// Nothing is.
+    Undecided,
+    /// It is approved, if it is interrupted.
+    Approved,
+}
+
+impl ToolCallEdit {
+    /// A change of the status, from those that allow it.
+    fn to(status: ToolStatus) -> Self {
+        let may_change = |before: &ToolStatus| before.may_become(status);
+        Self {
+            status: Some(status),
+            before: ToolStatus::ALL.into_iter().filter(may_change).collect(),
+            requires: (status == ToolStatus::Executing).then_some(Requirement::Approved),
+            metadata: Map::new(),
+            of_result: Map::new(),
+        }
+    }
+
+    pub(super) fn applies_to(&self, call: &DisplayMessage) -> bool {
+        let decision = call.metadata.get(HITL_DECISION);
+        let is_required = match self.requires {
+            Some(Requirement::Undecided) => decision.is_none(),
+            Some(Requirement::Approved) if call.status == Some(ToolStatus::Interrupted) => {
+                decision.is_some_and(|decision| decision == HitlDecision::Approved.as_str())
+            }
+            Some(Requirement::Approved) | None => true,
+        };
+        is_required && call.status.is_some_and(|status| self.before.contains(&status))
+    }
+
+    /// The keys of the metadata that a call loses when it gets another question.
+    pub(super) const OF_A_DECISION: [&str; 3] = [HITL_DECISION, DECISION, CLAIM];
 }

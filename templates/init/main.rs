@@ -1,15 +1,14 @@
 //! Shows the layer at work: `cargo run` opens a database, migrates it, and holds a short
-//! conversation.
+//! conversation, in which a tool needs a person's approval.
 
 {% if let Some(import) = scope_import -%}
 use {{ import }};
 {% endif -%}
-use {{ module }}::{
-    {{ context }}, ListConversations, MessagePage, NewConversation, NewDisplayMessage, Role, connect,
-};
-{%- if uses_uuid %}
+use {{ module }}::{{ '{' }}{{ context }}, ListConversations, MessagePage, NewConversation, connect};
+use {{ runtime }}::session::Coordinator;
+use {{ runtime }}::{Decided, Decision, Message, ToolCall, ToolResult};
+use serde_json::json;
 use uuid::Uuid;
-{%- endif %}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,13 +32,26 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let conversation = conversations.create_conversation(&scope, new).await?;
     println!("created conversation {}", conversation.id);
 
-    for (role, text) in [
-        (Role::User, "What is the capital of France?"),
-        (Role::Assistant, "Paris."),
-    ] {
-        let message = NewDisplayMessage::text(role, text);
-        conversations.append_display_message(&scope, conversation.id, message).await?;
+    // A session stores what happens in a turn of the agent. Here a script plays the model.
+    let coordinator = Coordinator::new(conversations.clone());
+    let session = coordinator.start(&scope, conversation.id).await?;
+    session.send(Uuid::now_v7(), Message::user("Send a postcard to Paris.")).await?;
+    let call = ToolCall::new("call_1", "postcard", json!({ "to": "Paris" }));
+    session.add_message(Message::tool_calls([call]))?;
+
+    // The tool waits for a person, and the application may be restarted before the decision. One
+    // caller gets `Claimed`, and runs the tool.
+    session.tool_interrupted("call_1", json!({ "question": "Send it?" }))?;
+    session.interrupted(json!({ "call_id": "call_1" }))?;
+    if let Decided::Claimed(call) = session.decide("call_1", Decision::Approve).await? {
+        println!("approved: {}", call.content);
+        session.resumed()?;
+        session.tool_result(ToolResult::new("call_1", "postcard", "sent"))?;
     }
+    session.add_message(Message::assistant("It is on its way."))?;
+    session.completed()?;
+    session.shutdown().await?;
+
     let messages = conversations
         .load_display_messages(&scope, conversation.id, MessagePage::first())
         .await?;

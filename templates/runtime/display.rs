@@ -1,5 +1,6 @@
 //! Display items: the parts of a message that a page shows.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::message::{
@@ -7,12 +8,13 @@ use super::message::{
 };
 
 /// One part of a message as a page shows it. A context stores it as a display message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DisplayItem {
     /// The place among the parts, calls and results of the message, counted from 0. Those that are not
     /// shown count too, so the place stays if an empty text is filled later.
     pub place: i32,
     /// How the item is shown.
+    #[serde(flatten)]
     pub kind: DisplayKind,
     /// The text to show: of a tool call its display text or else its name, of a picture or a file its
     /// URL or else its name, which may be empty.
@@ -23,7 +25,8 @@ pub struct DisplayItem {
 }
 
 /// How an item is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "content_type", rename_all = "snake_case")]
 pub enum DisplayKind {
     /// Plain text.
     Text,

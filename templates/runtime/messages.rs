@@ -78,6 +78,14 @@ impl Messages {
         self.entry(index)?.id.get().copied()
     }
 
+    /// The position of the message with an id. Newer messages are found sooner.
+    #[must_use]
+    pub fn position(&self, id: Uuid) -> Option<usize> {
+        let is_it = |entry: &Arc<Entry>| entry.id.get() == Some(&id);
+        let behind = self.entries().rev().position(is_it)?;
+        Some(self.len() - 1 - behind)
+    }
+
     /// The oldest message.
     #[must_use]
     pub fn first(&self) -> Option<&Message> {

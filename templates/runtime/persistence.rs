@@ -2,13 +2,17 @@
 
 use std::future::Future;
 use std::hash::Hash;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::message::Message;
+use super::message::{Message, ToolResult};
+use super::run::{BeginRun, Run, RunSignal, RunStatus};
 use super::serializer::ReadError;
 use super::state::State;
+use super::turn::{Claim, Decided, Decision, Delivery, ToolStatus};
 
 /// Storage of agent states. Every call takes the scope of the caller.
 pub trait AgentPersistence: Sync {
@@ -43,12 +47,12 @@ pub trait AgentPersistence: Sync {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
-/// What [sessions](super::session) need in addition: owners, display messages and titles.
+/// What [sessions](super::session) need in addition: owners, display messages, tool calls, runs and titles.
 pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + 'static {
     /// Identifies the owner of a conversation. A session is found only by its owner.
     type Owner: Clone + Eq + Hash + Send + Sync;
     /// A stored display message.
-    type DisplayMessage: Send + Sync + 'static;
+    type DisplayMessage: Clone + Send + Sync + 'static;
 
     /// The owner that a scope acts for.
     ///
@@ -57,15 +61,142 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
     /// If the scope has no owner.
     fn owner(&self, scope: &Self::Scope) -> Result<Self::Owner, Self::Error>;
 
-    /// Stores the display items of a message in order. Repeated with the same id, it stores nothing
-    /// and returns the same rows.
+    /// Stores the display items of a message in order, and returns them.
+    ///
+    /// Repeated with the same id, it changes only items that are [drafts](Delivery::Draft) or
+    /// [interrupted](Delivery::Interrupted), which get their whole content, and the delivery of
+    /// those that are unsaved or unknown if `delivery` is [`Stored`](Delivery::Stored). Draft items
+    /// that the message does not have are deleted.
+    ///
+    /// With [`Delivery::Draft`], it stores or replaces the texts of a draft, and changes nothing if
+    /// the message is stored as a whole.
     fn save_message(
         &self,
         scope: &Self::Scope,
         context: &LoadContext,
         message_id: Uuid,
         message: &Message,
+        delivery: Delivery,
     ) -> impl Future<Output = Result<Vec<Self::DisplayMessage>, Self::Error>> + Send;
+
+    /// The messages that have display items which are drafts or unsaved.
+    fn unsettled_messages(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+    ) -> impl Future<Output = Result<Vec<(Uuid, Delivery)>, Self::Error>> + Send;
+
+    /// Changes the delivery of messages, and returns the items for which that matters to a reader
+    /// (all changes but that from unsaved to stored). What is unsaved becomes stored or unknown,
+    /// what is unknown becomes stored, a draft becomes interrupted; anything else stays as it is.
+    fn settle_messages(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        messages: &[(Uuid, Delivery)],
+    ) -> impl Future<Output = Result<Vec<Self::DisplayMessage>, Self::Error>> + Send;
+
+    /// Changes the status of the newest tool call with this id, and merges `metadata` into its own.
+    /// Repeated for a call that has ended with this status, it changes nothing.
+    fn change_tool_call(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        call_id: &str,
+        status: ToolStatus,
+        metadata: Map<String, Value>,
+    ) -> impl Future<Output = Result<Self::DisplayMessage, Self::Error>> + Send;
+
+    /// Starts a pending tool call, for exactly one of all callers. Repeated with the same `claim`,
+    /// the result is the same.
+    fn claim_tool_call(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        call_id: &str,
+        claim: Uuid,
+    ) -> impl Future<Output = Result<Claim<Self::DisplayMessage>, Self::Error>> + Send;
+
+    /// Stores a person's decision about an interrupted tool call, for exactly one of all callers.
+    /// Repeated with the same `claim`, the result is the same. The call is then executing or
+    /// cancelled.
+    fn decide_tool_call(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        call_id: &str,
+        decision: &Decision,
+        claim: Uuid,
+    ) -> impl Future<Output = Result<Decided<Self::DisplayMessage>, Self::Error>> + Send;
+
+    /// Replaces the newest result of a tool call, which marks an interrupt, with the real one.
+    /// Repeated, it fails.
+    fn resolve_tool_result(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        result: &ToolResult,
+    ) -> impl Future<Output = Result<Self::DisplayMessage, Self::Error>> + Send;
+
+    /// Begins a run, unless another one was renewed within the lease. A run that waits for a person
+    /// does not stop another one from beginning. With the id of the current run, it goes on with it.
+    fn begin_run(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        run_id: Uuid,
+        holder: &str,
+        lease: Duration,
+    ) -> impl Future<Output = Result<BeginRun, Self::Error>> + Send;
+
+    /// Renews the lease of a run.
+    fn renew_run(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        run_id: Uuid,
+    ) -> impl Future<Output = Result<RunSignal, Self::Error>> + Send;
+
+    /// The run waits for a person, who has to decide this. It goes on with
+    /// [`begin_run`](Self::begin_run).
+    fn wait_run(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        run_id: Uuid,
+        waiting_for: &Value,
+    ) -> impl Future<Output = Result<RunSignal, Self::Error>> + Send;
+
+    /// The run ended. If it is not the current one, or ended before, nothing changes.
+    fn end_run(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        run_id: Uuid,
+        status: RunStatus,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// Asks the process that runs the agent to stop. Returns whether there is a run that has not
+    /// ended.
+    fn request_cancel(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+    ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
+
+    /// The current or the last run.
+    fn get_run(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+    ) -> impl Future<Output = Result<Option<Run>, Self::Error>> + Send;
+
+    /// Deletes the conversation with everything that belongs to it.
+    fn delete_conversation(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// Stores the title of the conversation.
     fn set_title(
@@ -77,6 +208,10 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
 
     /// Decides whether a session repeats a call that returned this error.
     fn failure(error: &Self::Error) -> Failure;
+
+    /// Whether the row of the call is gone. A call that names only a conversation returns such an
+    /// error if the conversation is gone.
+    fn is_missing(error: &Self::Error) -> bool;
 }
 
 /// Whether to repeat a call that failed.
@@ -182,7 +317,8 @@ impl PersistContext {
 }
 
 /// Why a state is saved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Lifecycle {
     /// The agent finished its work.
     Completion,

@@ -172,7 +172,7 @@
 //!
 //! let chat = conversations.create_conversation(&scope, NewConversation::new()).await?;
 //! let coordinator = Coordinator::new(conversations.clone());
-//! let session = coordinator.start(scope.clone(), chat.id).await?;
+//! let session = coordinator.start(&scope, chat.id).await?;
 //! session.add_message(Message::user("What shall I wear?"))?;
 //! run(&session, 1).await?;
 //! let ended = coordinator.shutdown(std::time::Duration::from_secs(10)).await;
@@ -180,7 +180,7 @@
 //!
 //! // The application was restarted.
 //! let coordinator = Coordinator::new(conversations.clone());
-//! let session = coordinator.start(scope.clone(), chat.id).await?;
+//! let session = coordinator.start(&scope, chat.id).await?;
 //! run(&session, 10).await?;
 //! session.shutdown().await?;
 //!
@@ -191,6 +191,139 @@
 //! assert_eq!(seen, ["What shall I wear?", "weather", "rain", "Take an umbrella."]);
 //! let saved = conversations.load_agent_state(&scope, chat.id).await?;
 //! assert_eq!(saved.state.messages.len(), 4);
+//! ```
+//!
+//! # Approvals
+//!
+//! A tool call that needs a person's consent is *interrupted*, and the run of the agent waits. The
+//! person may take days, and the application may be restarted. Whoever decides first, in any process,
+//! gets [`Decided::Claimed`] and acts on the decision; all others get [`Decided::Already`]. So no tool
+//! runs twice, and no decision is lost.
+//!
+//! ```ignore
+//! use serde_json::json;
+//! use session::{AgentSession, Coordinator};
+//! use uuid::Uuid;
+//!
+//! type Session = AgentSession<Conversations>;
+//! type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+//!
+//! /// A model that pays once.
+//! async fn ask_model(messages: Messages) -> Message {
+//!     match messages.last().and_then(|last| last.tool_results.first()) {
+//!         Some(result) if result.is_error => Message::assistant("I did not pay."),
+//!         Some(_) => Message::assistant("It is paid."),
+//!         None => Message::tool_calls([ToolCall::new("call_1", "pay", json!({ "amount": 5 }))]),
+//!     }
+//! }
+//!
+//! /// Runs the agent until it is done or needs a decision.
+//! async fn run(session: &Session) -> Result<()> {
+//!     let BeginRun::Started(run) = session.begin_run().await? else {
+//!         return Ok(()); // it runs already, here or in another process
+//!     };
+//!     while !run.token().is_cancelled() {
+//!         let answer = ask_model(session.read(|state| state.messages.clone())).await;
+//!         let call = answer.tool_calls.first().cloned();
+//!         session.add_message(answer)?;
+//!         match call {
+//!             None => return Ok(session.completed()?),
+//!             Some(call) => {
+//!                 session.tool_interrupted(&call.call_id, json!({ "question": "Pay 5?" }))?;
+//!                 return Ok(session.interrupted(json!({ "call_id": call.call_id }))?);
+//!             }
+//!         }
+//!     }
+//!     Ok(session.cancelled()?)
+//! }
+//!
+//! /// Acts on a decision, and returns whether it was the first.
+//! async fn decide(session: &Session, call_id: &str, decision: Decision) -> Result<bool> {
+//!     let Decided::Claimed(_) = session.decide(call_id, decision.clone()).await? else {
+//!         return Ok(false);
+//!     };
+//!     session.resumed()?;
+//!     session.tool_result(match decision {
+//!         Decision::Reject { .. } => ToolResult::error(call_id, "pay", "The user does not want it."),
+//!         _ => ToolResult::new(call_id, "pay", "done"),
+//!     })?;
+//!     run(session).await?;
+//!     Ok(true)
+//! }
+//!
+//! let chat = conversations.create_conversation(&scope, NewConversation::new()).await?;
+//! let coordinator = Coordinator::new(conversations.clone());
+//! let session = coordinator.start(&scope, chat.id).await?;
+//! // What a person sends is stored before the call returns. A repeat with the same id stores nothing.
+//! session.send(Uuid::now_v7(), Message::user("Pay the bill.")).await?;
+//! run(&session).await?;
+//! drop(coordinator.shutdown(std::time::Duration::from_secs(10)).await);
+//!
+//! // The application was restarted. It can list the runs that are not finished.
+//! let waiting = conversations.unfinished_runs(&scope).await?;
+//! assert_eq!(waiting[0].conversation_id, chat.id);
+//! let coordinator = Coordinator::new(conversations.clone());
+//! let session = coordinator.start(&scope, chat.id).await?;
+//! let data = session.read(|state| state.interrupt_data.clone()).unwrap_or_default();
+//! let call_id = data["call_id"].as_str().unwrap_or_default();
+//! assert!(decide(&session, call_id, Decision::Approve).await?);
+//! assert!(!decide(&session, call_id, Decision::Reject { reason: None }).await?);
+//! session.shutdown().await?;
+//!
+//! let page = conversations
+//!     .load_display_messages(&scope, chat.id, MessagePage::last())
+//!     .await?;
+//! let seen: Vec<_> = page.items.iter().map(|message| message.content.as_str()).collect();
+//! assert_eq!(seen, ["Pay the bill.", "pay", "done", "It is paid."]);
+//! assert_eq!(page.items[1].status, Some(ToolStatus::Completed));
+//! ```
+//!
+//! A user who sends a new message instead of deciding: call
+//! [`cancel_interrupts`](session::AgentSession::cancel_interrupts), then `send`.
+//!
+//! # Streaming
+//!
+//! [`subscribe`](session::AgentSession::subscribe) receives one stream of events in one order, each of
+//! which is a JSON object with a `type`: partial text, display messages, the status of tools, todos,
+//! the state of the run, and events of the application's own. It serves the pages that are connected
+//! to this process. What was missed is in the database: every display message has the number of its
+//! last change, and `changes` returns what is new or changed since the last one that a reader has
+//! seen, whichever process wrote it. `watch` waits for that.
+//!
+//! ```ignore
+//! use session::Coordinator;
+//! use uuid::Uuid;
+//!
+//! let chat = conversations.create_conversation(&scope, NewConversation::new()).await?;
+//! let coordinator = Coordinator::new(conversations.clone());
+//! let session = coordinator.start(&scope, chat.id).await?;
+//! let mut events = session.subscribe();
+//!
+//! // The model writes. Until the message is whole, it is stored as a draft, once a second.
+//! let id = Uuid::now_v7();
+//! for so_far in ["To", "To the", "To the sea"] {
+//!     session.partial(id, Message::assistant(so_far))?;
+//! }
+//! session.add_message_with_id(id, Message::assistant("To the sea."))?;
+//! session.emit(serde_json::json!({ "tokens": 4 }))?;
+//! session.save().await?;
+//!
+//! // A page receives it as server-sent events, or through a web socket.
+//! let mut kinds = Vec::new();
+//! while let Ok(event) = events.try_recv() {
+//!     let event = serde_json::to_value(&*event)?;
+//!     kinds.push(event["type"].as_str().unwrap_or_default().to_owned());
+//! }
+//! let partial = ["partial"; 3];
+//! assert_eq!(kinds[..3], partial);
+//! assert_eq!(kinds[3..], ["application", "displayed", "saved"]);
+//!
+//! // A page that reconnects, to any process, goes on where it was.
+//! let seen = conversations.changes(&scope, chat.id, ChangeCursor::START, 100).await?;
+//! assert_eq!(seen.items[0].content, "To the sea.");
+//! session.send(Uuid::now_v7(), Message::user("When?")).await?;
+//! let missed = conversations.changes(&scope, chat.id, seen.next, 100).await?;
+//! assert_eq!(missed.items[0].content, "When?");
 //! ```
 //!
 //! # Delete old conversations
@@ -216,12 +349,14 @@ mod json;
 mod message;
 pub mod messages;
 mod persistence;
+mod run;
 pub mod serializer;
 pub mod session;
 mod state;
 pub mod stored;
 pub mod timestamp;
 mod todo;
+mod turn;
 
 pub use self::display::display_items;
 pub use self::display::{DisplayItem, DisplayKind};
@@ -235,7 +370,9 @@ pub use self::persistence::{
     AgentPersistence, Expect, Failure, Lifecycle, LoadContext, Loaded, PersistContext, Revision,
     SessionPersistence,
 };
+pub use self::run::{BeginRun, Run, RunSignal, RunStatus};
 pub use self::serializer::{ReadError, TooDeep};
 pub use self::state::State;
 pub use self::timestamp::Timestamp;
 pub use self::todo::{Todo, TodoId, TodoStatus};
+pub use self::turn::{Claim, Decided, Decision, Delivery, ToolStatus};

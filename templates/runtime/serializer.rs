@@ -173,6 +173,9 @@ pub(super) fn message_from_bytes(bytes: &[u8], position: usize) -> Result<Messag
 
 const MESSAGES: Path<'static> = Path::Root("state.messages");
 
+/// The key of [`State::undisplayed`] in a header.
+const UNDISPLAYED: &str = "undisplayed";
+
 /// An envelope to be written.
 struct Envelope<'a> {
     version: i32,
@@ -197,6 +200,9 @@ impl Serialize for Envelope<'_> {
         object.set("state", &self.part)?;
         object.set("serialized_at", &now)?;
         object.set_some("pending_message", state.pending_message.as_ref())?;
+        if self.part.rows && !state.undisplayed.is_empty() {
+            object.set(UNDISPLAYED, &state.undisplayed)?;
+        }
         object.end()
     }
 }
@@ -345,7 +351,10 @@ impl ReadEnvelope {
             return Err(unexpected("state.messages.count", "a number", kind(&count)));
         };
         self.version = Some(VERSION.into());
-        let state = self.into_state(agent_id)?;
+        let undisplayed = self.rest.remove(UNDISPLAYED);
+        let undisplayed = undisplayed.and_then(|ids| serde_json::from_value(ids).ok());
+        let mut state = self.into_state(agent_id)?;
+        state.undisplayed = undisplayed.unwrap_or_default();
         Ok(Header::Rows(HeaderState {
             state,
             count: number,

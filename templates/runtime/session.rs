@@ -20,17 +20,29 @@
 //!
 //! The guide in the [parent module](super) has an example.
 
+mod backoff;
 mod coordinator;
+mod drafts;
+mod edits;
 mod event;
+mod guard;
 mod handle;
 mod options;
 mod registry;
+mod runs;
+mod saves;
 mod state;
 mod task;
+mod tools;
+mod turn;
+mod writer;
+mod writes;
 
 use super::persistence::AgentPersistence;
 
 pub use self::coordinator::{Coordinator, Shutdown, Unsaved, UnsavedMessage};
-pub use self::event::{LastError, SessionError, SessionEvent, Stats};
+pub use self::event::{LastError, RunChange, SessionError, SessionEvent, Stats};
+pub use self::guard::RunGuard;
 pub use self::handle::AgentSession;
 pub use self::options::{AutoSave, OnConflict, SessionOptions};
+pub use self::runs::CancelToken;

@@ -3,9 +3,10 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::extensions::Extensions;
-use super::message::{Message, ToolResult};
+use super::message::{Message, ToolCall, ToolResult};
 use super::messages::Messages;
 use super::persistence::{AgentPersistence, Expect, LoadContext, Loaded};
 use super::serializer::{self, ReadError};
@@ -36,6 +37,9 @@ pub struct State {
     pub extra: Map<String, Value>,
     /// Keys of the envelope that this version does not know.
     pub envelope: Map<String, Value>,
+    /// The ids of messages whose display messages were not stored when the state was saved. Sessions
+    /// set it; it is not part of an envelope.
+    pub undisplayed: Vec<Uuid>,
     /// The messages as they are stored, as far as this process knows.
     pub stored_messages: StoredMessages,
 }
@@ -198,6 +202,45 @@ impl State {
         self.replace_results(|existing| {
             (existing.tool_call_id == tool_call_id).then(|| result.clone())
         })
+    }
+
+    /// The result of the newest call with this id, or an interrupt in its place.
+    #[must_use]
+    pub fn result_of(&self, tool_call_id: &str) -> Option<&ToolResult> {
+        let since = self.messages_since_call(tool_call_id);
+        since
+            .flat_map(|message| message.tool_results.iter().rev())
+            .find(|result| result.tool_call_id == tool_call_id)
+    }
+
+    /// The newest call with this id.
+    #[must_use]
+    pub fn find_tool_call(&self, tool_call_id: &str) -> Option<&ToolCall> {
+        let calls = self.messages.iter().rev();
+        let mut calls = calls.flat_map(|message| message.tool_calls.iter().rev());
+        calls.find(|call| call.call_id == tool_call_id)
+    }
+
+    /// Replaces every interrupt with the call id of this result. Returns whether there was one.
+    pub(super) fn resolve_interrupts(&mut self, result: &ToolResult) -> bool {
+        self.replace_results(|existing| {
+            let is_it = existing.is_interrupt && existing.tool_call_id == result.tool_call_id;
+            is_it.then(|| result.clone())
+        })
+    }
+
+    /// The messages from the newest back to the one with the newest call with this id, which is the
+    /// last of them.
+    fn messages_since_call(&self, tool_call_id: &str) -> impl Iterator<Item = &Message> {
+        let is_call = move |message: &Message| {
+            let mut calls = message.tool_calls.iter();
+            calls.any(|call| call.call_id == tool_call_id)
+        };
+        let mut is_found = false;
+        self.messages
+            .iter()
+            .rev()
+            .take_while(move |message| !std::mem::replace(&mut is_found, is_call(message)))
     }
 
     /// Turns every interrupt into an error that the model can read. Call it when the user sends a

@@ -62,6 +62,7 @@ fn a_library_gets_public_modules() {
     src/sagents/message.rs
     src/sagents/messages.rs
     src/sagents/persistence.rs
+    src/sagents/run.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
     src/sagents/session/coordinator.rs
@@ -75,6 +76,7 @@ fn a_library_gets_public_modules() {
     src/sagents/stored.rs
     src/sagents/timestamp.rs
     src/sagents/todo.rs
+    src/sagents/turn.rs
     ");
     assert_snapshot!(host.read("src/lib.rs"), @"
     pub mod accounts;
@@ -171,6 +173,7 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/sagents/message.rs
     web/src/sagents/messages.rs
     web/src/sagents/persistence.rs
+    web/src/sagents/run.rs
     web/src/sagents/serializer.rs
     web/src/sagents/session.rs
     web/src/sagents/session/coordinator.rs
@@ -184,6 +187,7 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/sagents/stored.rs
     web/src/sagents/timestamp.rs
     web/src/sagents/todo.rs
+    web/src/sagents/turn.rs
     ");
 }
 
@@ -309,6 +313,7 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/sagents/messages.rs
     src/sagents/mod.rs
     src/sagents/persistence.rs
+    src/sagents/run.rs
     src/sagents/serializer.rs
     src/sagents/session/coordinator.rs
     src/sagents/session/event.rs
@@ -322,6 +327,7 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/sagents/stored.rs
     src/sagents/timestamp.rs
     src/sagents/todo.rs
+    src/sagents/turn.rs
     ");
     assert_snapshot!(host.read("src/lib.rs"), @"
     pub mod accounts;
@@ -404,6 +410,8 @@ fn a_table_called_user_with_a_uuid_key_is_found() {
     CONSTRAINT "sagents_display_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
     CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id")
     "user_id" BLOB NOT NULL,
     CONSTRAINT "sagents_agent_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch", "position"),
     CONSTRAINT "sagents_agent_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
@@ -412,6 +420,11 @@ fn a_table_called_user_with_a_uuid_key_is_found() {
     CONSTRAINT "sagents_unreadable_states_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch"),
     CONSTRAINT "sagents_unreadable_states_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
     CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
+    "user_id" BLOB NOT NULL,
+    CONSTRAINT "sagents_runs_pkey" PRIMARY KEY ("user_id", "conversation_id"),
+    CONSTRAINT "sagents_runs_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
+    CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
+    CREATE INDEX "sagents_runs_unfinished" ON "sagents_runs" ("user_id", "started_at")
     "#);
     assert_snapshot!(lines_with(&host, "src/accounts.rs", "pub "), @"
     pub struct Scope {
@@ -555,6 +568,7 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/sagents/message.rs
     src/sagents/messages.rs
     src/sagents/persistence.rs
+    src/sagents/run.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
     src/sagents/session/coordinator.rs
@@ -568,6 +582,7 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/sagents/stored.rs
     src/sagents/timestamp.rs
     src/sagents/todo.rs
+    src/sagents/turn.rs
     ");
     assert_snapshot!(host.read("src/chat.rs"), @"
     //! Talking.
@@ -1077,6 +1092,7 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/sagents/message.rs
     src/sagents/messages.rs
     src/sagents/persistence.rs
+    src/sagents/run.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
     src/sagents/session/coordinator.rs
@@ -1090,6 +1106,7 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/sagents/stored.rs
     src/sagents/timestamp.rs
     src/sagents/todo.rs
+    src/sagents/turn.rs
     ");
     assert_snapshot!(host.read("Cargo.toml"), @r#"
     [package]

@@ -243,6 +243,7 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       created   src/sagents/message.rs
       created   src/sagents/messages.rs
       created   src/sagents/persistence.rs
+      created   src/sagents/run.rs
       created   src/sagents/serializer.rs
       created   src/sagents/session/coordinator.rs
       created   src/sagents/session/event.rs
@@ -256,6 +257,7 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       created   src/sagents/stored.rs
       created   src/sagents/timestamp.rs
       created   src/sagents/todo.rs
+      created   src/sagents/turn.rs
       created   src/sagents.rs
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.

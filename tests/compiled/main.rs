@@ -211,6 +211,7 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("tests/sessions/messages.rs", include_str!("hosts/tests/sessions/messages.rs")),
         ("tests/sessions/running.rs", include_str!("hosts/tests/sessions/running.rs")),
         ("tests/sessions/saving.rs", include_str!("hosts/tests/sessions/saving.rs")),
+        ("tests/sessions/turns.rs", include_str!("hosts/tests/sessions/turns.rs")),
         ("tests/states.rs", &include_str!("hosts/tests/states.rs").replace("// {{ guide }}\n", &guide())),
         ("tests/storage/mod.rs", include_str!("hosts/tests/storage.rs")),
         ("tests/strategies/mod.rs", include_str!("../runtime/strategies.rs")),
@@ -284,7 +285,7 @@ fn guide() -> String {
         tests += &include_str!("hosts/tests/example.rs").replace("example_0", &format!("example_{count}"));
         tests = tests.replace("// {{ example }}", &example.join("\n"));
     }
-    assert_eq!(count, 7, "every usage pattern has its example");
+    assert_eq!(count, 9, "every usage pattern has its example");
     tests
 }
 
@@ -410,8 +411,10 @@ fn init_makes_a_package_that_passes_its_tests_and_runs_without_an_edit() {
     let first = compiled.show(&programs);
     for line in [
         "opened sqlite:my_app.db and ran its migrations",
-        "  0 User: What is the capital of France?",
-        "  1 Assistant: Paris.",
+        "  0 User: Send a postcard to Paris.",
+        "  1 Assistant: postcard",
+        "  2 Tool: sent",
+        "  3 Assistant: It is on its way.",
     ] {
         assert!(first.lines().any(|printed| printed == line), "{line}\n{first}");
     }
@@ -428,7 +431,7 @@ fn init_on_postgres_makes_a_package_that_passes_its_tests_and_runs_without_an_ed
     );
     let programs = compiled.prove();
     let (first, second) = (compiled.show(&programs), compiled.show(&programs));
-    assert!(first.contains("  1 Assistant: Paris.\n"), "{first}");
+    assert!(first.contains("  3 Assistant: It is on its way.\n"), "{first}");
     assert_eq!((shown(&first), shown(&second)), (1, 2), "the second run finds the first one's");
 }
 

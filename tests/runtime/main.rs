@@ -18,8 +18,8 @@ use crate::sagents::serializer::{
     current_version, deserialize_server_state, deserialize_state, serialize_server_state, serialize_state,
 };
 use crate::sagents::{
-    Content, ContentPart, DisplayItem, DisplayKind, Message, PartKind, ReadError, Role, State, Todo, TodoStatus, TooDeep,
-    ToolCall, ToolResult, display_items,
+    Content, ContentPart, DisplayItem, DisplayKind, Message, PartKind, ReadError, Role, State, Todo, TodoStatus,
+    TooDeep, ToolCall, ToolResult, display_items,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -2,7 +2,10 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use chrono::Utc;
+use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
@@ -10,8 +13,8 @@ use crate::messages::message;
 use crate::sagents::session::Coordinator;
 use crate::sagents::stored::SavePoint;
 use crate::sagents::{
-    AgentPersistence, Expect, Failure, LoadContext, Loaded, Message, PersistContext, Revision, SessionPersistence,
-    State,
+    AgentPersistence, BeginRun, Claim, Decided, Decision, Delivery, Expect, Failure, LoadContext, Loaded, Message,
+    PersistContext, Revision, Run, RunSignal, RunStatus, SessionPersistence, State, ToolResult, ToolStatus,
 };
 
 /// A storage that records what it is asked to write.
@@ -65,9 +68,98 @@ impl SessionPersistence for Arc<Storage> {
         Ok(())
     }
 
-    async fn save_message(&self, (): &(), _: &LoadContext, id: Uuid, _: &Message) -> Result<Vec<()>, Infallible> {
+    async fn save_message(
+        &self,
+        (): &(),
+        _: &LoadContext,
+        id: Uuid,
+        _: &Message,
+        _: Delivery,
+    ) -> Result<Vec<()>, Infallible> {
         self.displayed.lock().unwrap().push(id);
         Ok(Vec::new())
+    }
+
+    async fn unsettled_messages(&self, (): &(), _: &LoadContext) -> Result<Vec<(Uuid, Delivery)>, Infallible> {
+        Ok(Vec::new())
+    }
+
+    async fn settle_messages(&self, (): &(), _: &LoadContext, _: &[(Uuid, Delivery)]) -> Result<Vec<()>, Infallible> {
+        Ok(Vec::new())
+    }
+
+    async fn change_tool_call(
+        &self,
+        (): &(),
+        _: &LoadContext,
+        _: &str,
+        _: ToolStatus,
+        _: Map<String, Value>,
+    ) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    async fn claim_tool_call(&self, (): &(), _: &LoadContext, _: &str, _: Uuid) -> Result<Claim<()>, Infallible> {
+        Ok(Claim::Claimed(()))
+    }
+
+    async fn decide_tool_call(
+        &self,
+        (): &(),
+        _: &LoadContext,
+        _: &str,
+        _: &Decision,
+        _: Uuid,
+    ) -> Result<Decided<()>, Infallible> {
+        Ok(Decided::Claimed(()))
+    }
+
+    async fn resolve_tool_result(&self, (): &(), _: &LoadContext, _: &ToolResult) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    async fn begin_run(
+        &self,
+        (): &(),
+        context: &LoadContext,
+        run_id: Uuid,
+        holder: &str,
+        _: Duration,
+    ) -> Result<BeginRun, Infallible> {
+        Ok(BeginRun::Started(Run {
+            conversation_id: context.conversation_id,
+            id: run_id,
+            holder: holder.to_owned(),
+            status: RunStatus::Running,
+            waiting_for: None,
+            cancel_requested: false,
+            started_at: Utc::now(),
+            seen_at: Utc::now(),
+        }))
+    }
+
+    async fn renew_run(&self, (): &(), _: &LoadContext, _: Uuid) -> Result<RunSignal, Infallible> {
+        Ok(RunSignal::Go)
+    }
+
+    async fn wait_run(&self, (): &(), _: &LoadContext, _: Uuid, _: &Value) -> Result<RunSignal, Infallible> {
+        Ok(RunSignal::Go)
+    }
+
+    async fn end_run(&self, (): &(), _: &LoadContext, _: Uuid, _: RunStatus) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    async fn request_cancel(&self, (): &(), _: &LoadContext) -> Result<bool, Infallible> {
+        Ok(false)
+    }
+
+    async fn get_run(&self, (): &(), _: &LoadContext) -> Result<Option<Run>, Infallible> {
+        Ok(None)
+    }
+
+    async fn delete_conversation(&self, (): &(), _: &LoadContext) -> Result<(), Infallible> {
+        Ok(())
     }
 
     async fn set_title(&self, (): &(), _: &LoadContext, _: &str) -> Result<(), Infallible> {
@@ -75,6 +167,10 @@ impl SessionPersistence for Arc<Storage> {
     }
 
     fn failure(error: &Infallible) -> Failure {
+        match *error {}
+    }
+
+    fn is_missing(error: &Infallible) -> bool {
         match *error {}
     }
 }
@@ -90,7 +186,7 @@ fn a_session_writes_the_rows_that_differ_with_the_ids_that_are_displayed() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let added: Vec<_> = runtime.block_on(async {
         let coordinator = Coordinator::new(Arc::clone(&storage));
-        let session = coordinator.start((), Uuid::now_v7()).await.unwrap();
+        let session = coordinator.start(&(), Uuid::now_v7()).await.unwrap();
         let mut added = vec![session.add_message(message(0)).unwrap(), session.add_message(message(1)).unwrap()];
         session.completed().unwrap();
         // The task takes its snapshot, and waits in the save.

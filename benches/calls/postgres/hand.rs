@@ -89,13 +89,14 @@ impl ByHand {
         sqlx::query_as(
             "WITH conversation AS (
                  UPDATE sagents_conversations
-                 SET next_sequence = next_sequence + 1, updated_at = greatest(updated_at, $10)
+                 SET next_sequence = next_sequence + 1, last_change = last_change + 1,
+                     updated_at = greatest(updated_at, $10)
                  WHERE user_id = $11 AND id = $1
-                 RETURNING next_sequence - 1 AS sequence, updated_at
+                 RETURNING next_sequence - 1 AS sequence, last_change, updated_at
              )
              INSERT INTO sagents_display_messages (user_id, conversation_id, sequence, message_id, item, role,
-                 content_type, content, metadata, tool_call_id, status, inserted_at)
-             SELECT $11, $1, sequence, $2, $3, $4, $5, $6, $7, $8, $9, updated_at FROM conversation
+                 content_type, content, metadata, tool_call_id, status, inserted_at, changed)
+             SELECT $11, $1, sequence, $2, $3, $4, $5, $6, $7, $8, $9, updated_at, last_change FROM conversation
              RETURNING *",
         )
         .bind(conversation_id)
@@ -129,14 +130,14 @@ impl ByHand {
              ), conversation AS (
                  UPDATE sagents_conversations
                  SET next_sequence = next_sequence + (SELECT count(*) FROM missing),
-                     updated_at = greatest(updated_at, $11)
+                     last_change = last_change + 1, updated_at = greatest(updated_at, $11)
                  WHERE user_id = $1 AND id = $2 AND EXISTS (SELECT FROM missing)
-                 RETURNING next_sequence - (SELECT count(*) FROM missing) - 1 AS last, updated_at
+                 RETURNING next_sequence - (SELECT count(*) FROM missing) - 1 AS last, last_change, updated_at
              ), inserted AS (
                  INSERT INTO sagents_display_messages (user_id, conversation_id, sequence, message_id, item, role,
-                     content_type, content, metadata, tool_call_id, status, inserted_at)
+                     content_type, content, metadata, tool_call_id, status, inserted_at, changed)
                  SELECT $1, $2, last + place, $3, item, role, content_type, content, metadata, tool_call_id, status,
-                     updated_at
+                     updated_at, last_change
                  FROM conversation, missing
                  RETURNING *
              )
@@ -213,10 +214,12 @@ impl ByHand {
                  WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = 'tool_call'
                  ORDER BY sequence DESC LIMIT 1
              ), conversation AS (
-                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $7)
-                 WHERE user_id = $1 AND id = $2 AND (SELECT status FROM call) = ANY ($6) RETURNING id
+                 UPDATE sagents_conversations
+                 SET last_change = last_change + 1, updated_at = greatest(updated_at, $7)
+                 WHERE user_id = $1 AND id = $2 AND (SELECT status FROM call) = ANY ($6) RETURNING id, last_change
              ), changed AS (
-                 UPDATE sagents_display_messages m SET status = $4, metadata = m.metadata || $5
+                 UPDATE sagents_display_messages m
+                 SET status = $4, metadata = m.metadata || $5, changed = c.last_change
                  FROM conversation c, call
                  WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = call.sequence
                      AND m.status = ANY ($6)
@@ -252,10 +255,11 @@ impl ByHand {
                       WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3
                           AND content_type = 'tool_result') AS result
              ), conversation AS (
-                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $5)
-                 WHERE user_id = $1 AND id = $2 AND (SELECT call FROM newest) IS NOT NULL RETURNING id
+                 UPDATE sagents_conversations
+                 SET last_change = last_change + 1, updated_at = greatest(updated_at, $5)
+                 WHERE user_id = $1 AND id = $2 AND (SELECT call FROM newest) IS NOT NULL RETURNING id, last_change
              ), changed AS (
-                 UPDATE sagents_display_messages m SET metadata = m.metadata || $4
+                 UPDATE sagents_display_messages m SET metadata = m.metadata || $4, changed = c.last_change
                  FROM conversation c
                  WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = ANY (
                      ARRAY[(SELECT call FROM newest), (SELECT result FROM newest)]
@@ -281,12 +285,14 @@ impl ByHand {
                  WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = 'tool_result'
                  ORDER BY sequence DESC LIMIT 1
              ), conversation AS (
-                 UPDATE sagents_conversations SET updated_at = greatest(updated_at, $5)
+                 UPDATE sagents_conversations
+                 SET last_change = last_change + 1, updated_at = greatest(updated_at, $5)
                  WHERE user_id = $1 AND id = $2 AND (SELECT metadata -> 'is_interrupt' FROM result) = 'true'
-                 RETURNING id
+                 RETURNING id, last_change
              ), changed AS (
                  UPDATE sagents_display_messages m
-                 SET content = $4, metadata = m.metadata || '{\"is_interrupt\": false, \"is_error\": false}'
+                 SET content = $4, metadata = m.metadata || '{\"is_interrupt\": false, \"is_error\": false}',
+                     changed = c.last_change
                  FROM conversation c, result r
                  WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = r.sequence
                      AND m.metadata -> 'is_interrupt' = 'true'

@@ -96,9 +96,10 @@ impl ByHand {
     pub async fn append(&self, conversation_id: Uuid, items: Vec<NewDisplayMessage>) -> Vec<DisplayMessage> {
         let now = text(Utc::now());
         let mut tx = self.begin().await;
-        let first: i64 = sqlx::query_scalar(
-            "UPDATE sagents_conversations SET next_sequence = next_sequence + $3, updated_at = $4
-             WHERE user_id = $1 AND id = $2 RETURNING next_sequence - $3",
+        let (first, change): (i64, i64) = sqlx::query_as(
+            "UPDATE sagents_conversations
+             SET next_sequence = next_sequence + $3, last_change = last_change + 1, updated_at = $4
+             WHERE user_id = $1 AND id = $2 RETURNING next_sequence - $3, last_change",
         )
         .bind(USER)
         .bind(conversation_id)
@@ -111,8 +112,8 @@ impl ByHand {
         for (new, sequence) in items.into_iter().zip(first..) {
             let message = sqlx::query_as(
                 "INSERT INTO sagents_display_messages (user_id, conversation_id, sequence, message_id, item, role,
-                     content_type, content, metadata, tool_call_id, status, inserted_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+                     content_type, content, metadata, tool_call_id, status, inserted_at, changed)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
                  ON CONFLICT (user_id, conversation_id, message_id, item) DO NOTHING RETURNING *",
             )
             .bind(USER)
@@ -127,6 +128,7 @@ impl ByHand {
             .bind(new.tool_call_id)
             .bind(new.status.map(ToolStatus::as_str))
             .bind(&now)
+            .bind(change)
             .fetch_one(&mut *tx)
             .await
             .unwrap();
@@ -184,10 +186,11 @@ impl ByHand {
         metadata: Map<String, Value>,
     ) -> DisplayMessage {
         let mut tx = self.begin().await;
-        touch(&mut tx, conversation_id).await;
+        let change = count_change(&mut tx, conversation_id).await;
         let mut call = newest(&mut tx, conversation_id, call_id, ContentType::ToolCall).await;
         call.status = Some(status);
         call.metadata.extend(metadata);
+        call.changed = change;
         write_back(&mut tx, &call).await;
         tx.commit().await.unwrap();
         call
@@ -196,12 +199,14 @@ impl ByHand {
     /// A person approves a tool call, which has a result.
     pub async fn approve(&self, conversation_id: Uuid, call_id: &str) -> DisplayMessage {
         let mut tx = self.begin().await;
-        touch(&mut tx, conversation_id).await;
+        let change = count_change(&mut tx, conversation_id).await;
         let mut call = newest(&mut tx, conversation_id, call_id, ContentType::ToolCall).await;
         call.metadata.insert("hitl_decision".into(), "approved".into());
+        call.changed = change;
         write_back(&mut tx, &call).await;
         let mut result = newest(&mut tx, conversation_id, call_id, ContentType::ToolResult).await;
         result.metadata.insert("hitl_decision".into(), "approved".into());
+        result.changed = change;
         write_back(&mut tx, &result).await;
         tx.commit().await.unwrap();
         call
@@ -209,10 +214,11 @@ impl ByHand {
 
     pub async fn resolve(&self, conversation_id: Uuid, call_id: &str, content: &str) -> DisplayMessage {
         let mut tx = self.begin().await;
-        touch(&mut tx, conversation_id).await;
+        let change = count_change(&mut tx, conversation_id).await;
         let mut result = newest(&mut tx, conversation_id, call_id, ContentType::ToolResult).await;
         result.metadata.extend(["is_interrupt", "is_error"].map(|flag| (flag.to_owned(), false.into())));
         content.clone_into(&mut result.content);
+        result.changed = change;
         write_back(&mut tx, &result).await;
         tx.commit().await.unwrap();
         result
@@ -386,6 +392,15 @@ async fn touch(connection: &mut SqliteConnection, id: Uuid) {
     touch.bind(USER).bind(id).bind(text(Utc::now())).execute(connection).await.unwrap();
 }
 
+/// The number of the change that begins.
+async fn count_change(connection: &mut SqliteConnection, id: Uuid) -> i64 {
+    let count = sqlx::query_scalar(
+        "UPDATE sagents_conversations SET last_change = last_change + 1, updated_at = $3
+         WHERE user_id = $1 AND id = $2 RETURNING last_change",
+    );
+    count.bind(USER).bind(id).bind(text(Utc::now())).fetch_one(connection).await.unwrap()
+}
+
 async fn newest(
     connection: &mut SqliteConnection,
     conversation_id: Uuid,
@@ -405,7 +420,7 @@ async fn newest(
 
 async fn write_back(connection: &mut SqliteConnection, message: &DisplayMessage) {
     sqlx::query(
-        "UPDATE sagents_display_messages SET status = $4, content = $5, metadata = $6
+        "UPDATE sagents_display_messages SET status = $4, content = $5, metadata = $6, changed = $7
          WHERE user_id = $1 AND conversation_id = $2 AND sequence = $3",
     )
     .bind(USER)
@@ -414,6 +429,7 @@ async fn write_back(connection: &mut SqliteConnection, message: &DisplayMessage)
     .bind(message.status.map(ToolStatus::as_str))
     .bind(&message.content)
     .bind(Json(&message.metadata))
+    .bind(message.changed)
     .execute(connection)
     .await
     .unwrap();

@@ -48,8 +48,9 @@ pub(super) fn rebuilt<'a>(path: &Path<'a>) -> Vec<&'a str> {
 /// Whether `ALTER TABLE` can make all of the difference.
 fn can_stay(path: &Path, table: &TablePath) -> bool {
     let constraints = path.constraints(table, DATABASE);
-    // A new column brings its condition along.
-    let mut brought: Vec<_> = table.added().filter_map(|column| sql::condition(column, DATABASE)).collect();
+    // A new column brings its conditions along.
+    let mut brought: Vec<_> =
+        table.added().flat_map(|column| sql::column_conditions(table.to, column, DATABASE)).collect();
     let is_brought = |definition: &str| {
         let place = brought.iter().position(|part| part.definition == definition);
         place.map(|place| brought.remove(place)).is_some()
@@ -81,9 +82,9 @@ fn change_in_place(path: &Path, tables: &[&TablePath], script: &mut Script) {
     script.step("Columns by their new names.", renamed);
     let added = tables.iter().flat_map(|table| {
         table.added().map(move |column| {
-            let condition = sql::condition(column, DATABASE);
-            let condition = condition.map(|condition| format!(" {}", sql::named(&condition, DATABASE)));
-            alter(table, format!("ADD COLUMN {}{}", sql::define(column, DATABASE), condition.unwrap_or_default()))
+            let conditions = sql::column_conditions(table.to, column, DATABASE);
+            let conditions = conditions.iter().map(|condition| format!(" {}", sql::named(condition, DATABASE)));
+            alter(table, format!("ADD COLUMN {}{}", sql::define(column, DATABASE), conditions.collect::<String>()))
         })
     });
     script.step("New columns.", added);

@@ -133,11 +133,12 @@ fn an_owner_comes_on_sqlite() {
     -- Stops, with nothing changed, if the old tables have a column that would be lost.
     CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the tables have a column that no migration of this project adds, and that would be lost; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
-        SELECT 1 FROM pragma_table_xinfo('sagents_conversations') WHERE name NOT IN ('user_id', 'id', 'title', 'scope', 'metadata', 'interrupted', 'next_sequence', 'inserted_at', 'updated_at')
+        SELECT 1 FROM pragma_table_xinfo('sagents_conversations') WHERE name NOT IN ('user_id', 'id', 'title', 'scope', 'metadata', 'interrupted', 'next_sequence', 'inserted_at', 'updated_at', 'last_change')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_agent_states') WHERE name NOT IN ('user_id', 'conversation_id', 'version', 'revision', 'write_id', 'data', 'unreadable_data', 'inserted_at', 'updated_at', 'epoch')
-        UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_display_messages') WHERE name NOT IN ('user_id', 'conversation_id', 'sequence', 'message_id', 'item', 'role', 'content_type', 'content', 'metadata', 'tool_call_id', 'status', 'inserted_at')
+        UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_display_messages') WHERE name NOT IN ('user_id', 'conversation_id', 'sequence', 'message_id', 'item', 'role', 'content_type', 'content', 'metadata', 'tool_call_id', 'status', 'inserted_at', 'changed', 'delivery')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_agent_messages') WHERE name NOT IN ('user_id', 'conversation_id', 'epoch', 'position', 'message_id', 'data')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_unreadable_states') WHERE name NOT IN ('user_id', 'conversation_id', 'epoch', 'data', 'set_aside_at')
+        UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_runs') WHERE name NOT IN ('user_id', 'conversation_id', 'run_id', 'holder', 'status', 'waiting_for', 'cancel_requested', 'started_at', 'seen_at')
     );
     DROP TABLE "sagents_guard";
 
@@ -145,8 +146,8 @@ fn an_owner_comes_on_sqlite() {
     CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the tables have an index or a trigger of your own: drop it in a migration before this one, and make it again after; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
         SELECT 1 FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL
-        AND tbl_name IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states')
-        AND name NOT IN ('sagents_conversations_updated', 'sagents_display_messages_tool_calls')
+        AND tbl_name IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states', 'sagents_runs')
+        AND name NOT IN ('sagents_conversations_updated', 'sagents_display_messages_tool_calls', 'sagents_display_messages_changed', 'sagents_display_messages_unsettled', 'sagents_runs_unfinished')
     );
     DROP TABLE "sagents_guard";
 
@@ -154,8 +155,8 @@ fn an_owner_comes_on_sqlite() {
     CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "a table of your own has a foreign key onto these: drop it in a migration before this one, and make it again after; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
         SELECT 1 FROM sqlite_schema AS host, pragma_foreign_key_list(host.name) AS key
-        WHERE host.type = 'table' AND key."table" COLLATE NOCASE IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states')
-        AND host.name NOT IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states')
+        WHERE host.type = 'table' AND key."table" COLLATE NOCASE IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states', 'sagents_runs')
+        AND host.name NOT IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states', 'sagents_runs')
     );
     DROP TABLE "sagents_guard";
 
@@ -198,6 +199,7 @@ fn an_owner_comes_on_sqlite() {
         "next_sequence" INTEGER NOT NULL DEFAULT 0,
         "inserted_at" TEXT NOT NULL,
         "updated_at" TEXT NOT NULL,
+        "last_change" INTEGER NOT NULL DEFAULT 0,
         "user_id" INTEGER,
         CONSTRAINT "sagents_conversations_pkey" PRIMARY KEY ("team_id", "id"),
         CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("team_id") REFERENCES "teams" ("id") ON DELETE CASCADE,
@@ -242,6 +244,8 @@ fn an_owner_comes_on_sqlite() {
         "tool_call_id" TEXT,
         "status" TEXT,
         "inserted_at" TEXT NOT NULL,
+        "changed" INTEGER NOT NULL DEFAULT 0,
+        "delivery" TEXT,
         "user_id" INTEGER,
         CONSTRAINT "sagents_display_messages_pkey" PRIMARY KEY ("team_id", "conversation_id", "sequence"),
         CONSTRAINT "sagents_display_messages_key" UNIQUE ("team_id", "conversation_id", "message_id", "item"),
@@ -256,7 +260,8 @@ fn an_owner_comes_on_sqlite() {
         CONSTRAINT "valid_content_type" CHECK (content_type IN ('text', 'thinking', 'image', 'file_reference', 'structured_data', 'notification', 'error', 'tool_call', 'tool_result', 'todo_snapshot')),
         CONSTRAINT "valid_status" CHECK (status IN ('pending', 'executing', 'completed', 'failed', 'interrupted', 'cancelled')),
         CONSTRAINT "status_of_tool_call" CHECK ((content_type = 'tool_call') = (status IS NOT NULL)),
-        CONSTRAINT "id_of_tool_call" CHECK (content_type <> 'tool_call' OR tool_call_id IS NOT NULL)
+        CONSTRAINT "id_of_tool_call" CHECK (content_type <> 'tool_call' OR tool_call_id IS NOT NULL),
+        CONSTRAINT "valid_delivery" CHECK (delivery IN ('draft', 'unsaved', 'interrupted', 'unknown'))
     ) STRICT, WITHOUT ROWID;
     -- The messages of agent states, in order.
     CREATE TABLE "sagents_agent_messages_new" (
@@ -289,11 +294,31 @@ fn an_owner_comes_on_sqlite() {
         CONSTRAINT "conversation_id_is_uuid" CHECK (length("conversation_id") = 16),
         CONSTRAINT "valid_epoch" CHECK (epoch >= 0)
     ) STRICT;
+    -- The current or last run of each conversation.
+    CREATE TABLE "sagents_runs_new" (
+        "team_id" BLOB NOT NULL,
+        "conversation_id" BLOB NOT NULL,
+        "run_id" BLOB NOT NULL,
+        "holder" TEXT NOT NULL,
+        "status" TEXT NOT NULL,
+        "waiting_for" TEXT,
+        "cancel_requested" INTEGER NOT NULL DEFAULT 0,
+        "started_at" TEXT NOT NULL,
+        "seen_at" TEXT NOT NULL,
+        "user_id" INTEGER,
+        CONSTRAINT "sagents_runs_pkey" PRIMARY KEY ("team_id", "conversation_id"),
+        CONSTRAINT "sagents_runs_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "sagents_conversations_new" ("team_id", "id") ON DELETE CASCADE,
+        CONSTRAINT "team_id_is_uuid" CHECK (length("team_id") = 16),
+        CONSTRAINT "conversation_id_is_uuid" CHECK (length("conversation_id") = 16),
+        CONSTRAINT "run_id_is_uuid" CHECK (length("run_id") = 16),
+        CONSTRAINT "cancel_requested_is_boolean" CHECK ("cancel_requested" IN (0, 1)),
+        CONSTRAINT "valid_status" CHECK (status IN ('running', 'waiting', 'finished', 'failed', 'cancelled'))
+    ) STRICT, WITHOUT ROWID;
 
     -- Every row is copied, parents first.
     INSERT INTO "sagents_conversations_new"
-        ("team_id", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "user_id")
-        SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "user_id"
+        ("team_id", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "user_id")
+        SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "user_id"
         FROM "sagents_conversations";
     INSERT INTO "sagents_agent_states_new"
         ("team_id", "conversation_id", "version", "revision", "write_id", "data", "unreadable_data", "inserted_at", "updated_at", "epoch", "user_id")
@@ -302,8 +327,8 @@ fn an_owner_comes_on_sqlite() {
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
     INSERT INTO "sagents_display_messages_new"
-        ("team_id", "conversation_id", "sequence", "message_id", "item", "role", "content_type", "content", "metadata", "tool_call_id", "status", "inserted_at", "user_id")
-        SELECT conversation."sagents_new_owner", child."conversation_id", child."sequence", child."message_id", child."item", child."role", child."content_type", child."content", child."metadata", child."tool_call_id", child."status", child."inserted_at", child."user_id"
+        ("team_id", "conversation_id", "sequence", "message_id", "item", "role", "content_type", "content", "metadata", "tool_call_id", "status", "inserted_at", "changed", "delivery", "user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."sequence", child."message_id", child."item", child."role", child."content_type", child."content", child."metadata", child."tool_call_id", child."status", child."inserted_at", child."changed", child."delivery", child."user_id"
         FROM "sagents_display_messages" AS child
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
@@ -319,8 +344,15 @@ fn an_owner_comes_on_sqlite() {
         FROM "sagents_unreadable_states" AS child
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+    INSERT INTO "sagents_runs_new"
+        ("team_id", "conversation_id", "run_id", "holder", "status", "waiting_for", "cancel_requested", "started_at", "seen_at", "user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."run_id", child."holder", child."status", child."waiting_for", child."cancel_requested", child."started_at", child."seen_at", child."user_id"
+        FROM "sagents_runs" AS child
+        LEFT JOIN "sagents_conversations" AS conversation
+        ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
 
     -- The old tables go, children first.
+    DROP TABLE "sagents_runs";
     DROP TABLE "sagents_unreadable_states";
     DROP TABLE "sagents_agent_messages";
     DROP TABLE "sagents_display_messages";
@@ -333,11 +365,17 @@ fn an_owner_comes_on_sqlite() {
     ALTER TABLE "sagents_display_messages_new" RENAME TO "sagents_display_messages";
     ALTER TABLE "sagents_agent_messages_new" RENAME TO "sagents_agent_messages";
     ALTER TABLE "sagents_unreadable_states_new" RENAME TO "sagents_unreadable_states";
+    ALTER TABLE "sagents_runs_new" RENAME TO "sagents_runs";
 
     -- Indexes, whose names are free now.
     CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("team_id", "updated_at" DESC, "id" DESC);
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("team_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("team_id", "conversation_id", "changed");
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("team_id", "conversation_id", "delivery", "message_id")
+        WHERE delivery IN ('draft', 'unsaved');
+    CREATE INDEX "sagents_runs_unfinished" ON "sagents_runs" ("team_id", "started_at")
+        WHERE status IN ('running', 'waiting');
     "#);
 }
 
@@ -363,7 +401,7 @@ fn an_owner_comes_on_postgres() {
     $$;
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Every conversation gets its team_id.
     ALTER TABLE "sagents_conversations" ADD COLUMN "sagents_new_owner" UUID;
@@ -404,8 +442,16 @@ fn an_owner_comes_on_postgres() {
     UPDATE "sagents_unreadable_states" AS child SET "sagents_new_owner" = conversation."sagents_new_owner"
         FROM "sagents_conversations" AS conversation
         WHERE conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+    ALTER TABLE "sagents_runs" ADD COLUMN "sagents_new_owner" UUID;
+    UPDATE "sagents_runs" AS child SET "sagents_new_owner" = conversation."sagents_new_owner"
+        FROM "sagents_conversations" AS conversation
+        WHERE conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
 
     -- Tables, keys, checks and indexes that are no more.
+    DROP INDEX "sagents_runs_unfinished";
+    ALTER TABLE "sagents_runs"
+        DROP CONSTRAINT "sagents_runs_pkey",
+        DROP CONSTRAINT "sagents_runs_fkey";
     ALTER TABLE "sagents_unreadable_states"
         DROP CONSTRAINT "sagents_unreadable_states_pkey",
         DROP CONSTRAINT "sagents_unreadable_states_fkey";
@@ -413,6 +459,8 @@ fn an_owner_comes_on_postgres() {
         DROP CONSTRAINT "sagents_agent_messages_pkey",
         DROP CONSTRAINT "sagents_agent_messages_fkey";
     DROP INDEX "sagents_display_messages_tool_calls";
+    DROP INDEX "sagents_display_messages_changed";
+    DROP INDEX "sagents_display_messages_unsettled";
     ALTER TABLE "sagents_display_messages"
         DROP CONSTRAINT "sagents_display_messages_pkey",
         DROP CONSTRAINT "sagents_display_messages_key",
@@ -431,6 +479,7 @@ fn an_owner_comes_on_postgres() {
     ALTER TABLE "sagents_display_messages" RENAME COLUMN "sagents_new_owner" TO "team_id";
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "sagents_new_owner" TO "team_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "sagents_new_owner" TO "team_id";
+    ALTER TABLE "sagents_runs" RENAME COLUMN "sagents_new_owner" TO "team_id";
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_conversations"
@@ -448,6 +497,9 @@ fn an_owner_comes_on_postgres() {
     ALTER TABLE "sagents_unreadable_states"
         ALTER COLUMN "team_id" SET NOT NULL,
         ALTER COLUMN "user_id" DROP NOT NULL;
+    ALTER TABLE "sagents_runs"
+        ALTER COLUMN "team_id" SET NOT NULL,
+        ALTER COLUMN "user_id" DROP NOT NULL;
 
     -- Everything gets its new name.
     ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
@@ -455,6 +507,7 @@ fn an_owner_comes_on_postgres() {
     ALTER TABLE "sagents_display_messages" RENAME TO "chat_display_messages";
     ALTER TABLE "sagents_agent_messages" RENAME TO "chat_agent_messages";
     ALTER TABLE "sagents_unreadable_states" RENAME TO "chat_unreadable_states";
+    ALTER TABLE "sagents_runs" RENAME TO "chat_runs";
 
     -- New tables, keys, checks and indexes.
     ALTER TABLE "chat_conversations"
@@ -470,12 +523,20 @@ fn an_owner_comes_on_postgres() {
         ADD CONSTRAINT "chat_display_messages_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "chat_conversations" ("team_id", "id") ON DELETE CASCADE;
     CREATE INDEX "chat_display_messages_tool_calls" ON "chat_display_messages" ("team_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
+    CREATE INDEX "chat_display_messages_changed" ON "chat_display_messages" ("team_id", "conversation_id", "changed");
+    CREATE INDEX "chat_display_messages_unsettled" ON "chat_display_messages" ("team_id", "conversation_id", "delivery", "message_id")
+        WHERE delivery IN ('draft', 'unsaved');
     ALTER TABLE "chat_agent_messages"
         ADD CONSTRAINT "chat_agent_messages_pkey" PRIMARY KEY ("team_id", "conversation_id", "epoch", "position"),
         ADD CONSTRAINT "chat_agent_messages_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "chat_conversations" ("team_id", "id") ON DELETE CASCADE;
     ALTER TABLE "chat_unreadable_states"
         ADD CONSTRAINT "chat_unreadable_states_pkey" PRIMARY KEY ("team_id", "conversation_id", "epoch"),
         ADD CONSTRAINT "chat_unreadable_states_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "chat_conversations" ("team_id", "id") ON DELETE CASCADE;
+    ALTER TABLE "chat_runs"
+        ADD CONSTRAINT "chat_runs_pkey" PRIMARY KEY ("team_id", "conversation_id"),
+        ADD CONSTRAINT "chat_runs_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "chat_conversations" ("team_id", "id") ON DELETE CASCADE;
+    CREATE INDEX "chat_runs_unfinished" ON "chat_runs" ("team_id", "started_at")
+        WHERE status IN ('running', 'waiting');
     "#);
 }
 
@@ -500,7 +561,7 @@ fn an_owner_comes_back_on_postgres() {
     $$;
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if a conversation is without a user_id.
     DO $$
@@ -537,8 +598,16 @@ fn an_owner_comes_back_on_postgres() {
         FROM "sagents_conversations" AS conversation
         WHERE conversation."team_id" = child."team_id" AND conversation."id" = child."conversation_id"
         AND child."user_id" IS DISTINCT FROM conversation."user_id";
+    UPDATE "sagents_runs" AS child SET "user_id" = conversation."user_id"
+        FROM "sagents_conversations" AS conversation
+        WHERE conversation."team_id" = child."team_id" AND conversation."id" = child."conversation_id"
+        AND child."user_id" IS DISTINCT FROM conversation."user_id";
 
     -- Tables, keys, checks and indexes that are no more.
+    DROP INDEX "sagents_runs_unfinished";
+    ALTER TABLE "sagents_runs"
+        DROP CONSTRAINT "sagents_runs_pkey",
+        DROP CONSTRAINT "sagents_runs_fkey";
     ALTER TABLE "sagents_unreadable_states"
         DROP CONSTRAINT "sagents_unreadable_states_pkey",
         DROP CONSTRAINT "sagents_unreadable_states_fkey";
@@ -546,6 +615,8 @@ fn an_owner_comes_back_on_postgres() {
         DROP CONSTRAINT "sagents_agent_messages_pkey",
         DROP CONSTRAINT "sagents_agent_messages_fkey";
     DROP INDEX "sagents_display_messages_tool_calls";
+    DROP INDEX "sagents_display_messages_changed";
+    DROP INDEX "sagents_display_messages_unsettled";
     ALTER TABLE "sagents_display_messages"
         DROP CONSTRAINT "sagents_display_messages_pkey",
         DROP CONSTRAINT "sagents_display_messages_key",
@@ -564,6 +635,7 @@ fn an_owner_comes_back_on_postgres() {
     ALTER TABLE "sagents_display_messages" DROP COLUMN "team_id";
     ALTER TABLE "sagents_agent_messages" DROP COLUMN "team_id";
     ALTER TABLE "sagents_unreadable_states" DROP COLUMN "team_id";
+    ALTER TABLE "sagents_runs" DROP COLUMN "team_id";
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_conversations" ALTER COLUMN "user_id" SET NOT NULL;
@@ -571,6 +643,7 @@ fn an_owner_comes_back_on_postgres() {
     ALTER TABLE "sagents_display_messages" ALTER COLUMN "user_id" SET NOT NULL;
     ALTER TABLE "sagents_agent_messages" ALTER COLUMN "user_id" SET NOT NULL;
     ALTER TABLE "sagents_unreadable_states" ALTER COLUMN "user_id" SET NOT NULL;
+    ALTER TABLE "sagents_runs" ALTER COLUMN "user_id" SET NOT NULL;
 
     -- New tables, keys, checks and indexes.
     ALTER TABLE "sagents_conversations"
@@ -586,12 +659,20 @@ fn an_owner_comes_back_on_postgres() {
         ADD CONSTRAINT "sagents_display_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE;
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
+        WHERE delivery IN ('draft', 'unsaved');
     ALTER TABLE "sagents_agent_messages"
         ADD CONSTRAINT "sagents_agent_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch", "position"),
         ADD CONSTRAINT "sagents_agent_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE;
     ALTER TABLE "sagents_unreadable_states"
         ADD CONSTRAINT "sagents_unreadable_states_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch"),
         ADD CONSTRAINT "sagents_unreadable_states_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE;
+    ALTER TABLE "sagents_runs"
+        ADD CONSTRAINT "sagents_runs_pkey" PRIMARY KEY ("user_id", "conversation_id"),
+        ADD CONSTRAINT "sagents_runs_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE;
+    CREATE INDEX "sagents_runs_unfinished" ON "sagents_runs" ("user_id", "started_at")
+        WHERE status IN ('running', 'waiting');
     "#);
 }
 
@@ -630,8 +711,8 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
 
     -- Every row is copied, parents first.
     INSERT INTO "sagents_conversations_new"
-        ("user_id", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "old_user_id")
-        SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "user_id"
+        ("user_id", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "old_user_id")
+        SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "user_id"
         FROM "sagents_conversations";
     INSERT INTO "sagents_agent_states_new"
         ("user_id", "conversation_id", "version", "revision", "write_id", "data", "unreadable_data", "inserted_at", "updated_at", "epoch", "old_user_id")
@@ -640,8 +721,8 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
     INSERT INTO "sagents_display_messages_new"
-        ("user_id", "conversation_id", "sequence", "message_id", "item", "role", "content_type", "content", "metadata", "tool_call_id", "status", "inserted_at", "old_user_id")
-        SELECT conversation."sagents_new_owner", child."conversation_id", child."sequence", child."message_id", child."item", child."role", child."content_type", child."content", child."metadata", child."tool_call_id", child."status", child."inserted_at", child."user_id"
+        ("user_id", "conversation_id", "sequence", "message_id", "item", "role", "content_type", "content", "metadata", "tool_call_id", "status", "inserted_at", "changed", "delivery", "old_user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."sequence", child."message_id", child."item", child."role", child."content_type", child."content", child."metadata", child."tool_call_id", child."status", child."inserted_at", child."changed", child."delivery", child."user_id"
         FROM "sagents_display_messages" AS child
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
@@ -655,6 +736,12 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
         ("user_id", "conversation_id", "epoch", "data", "set_aside_at", "old_user_id")
         SELECT conversation."sagents_new_owner", child."conversation_id", child."epoch", child."data", child."set_aside_at", child."user_id"
         FROM "sagents_unreadable_states" AS child
+        LEFT JOIN "sagents_conversations" AS conversation
+        ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+    INSERT INTO "sagents_runs_new"
+        ("user_id", "conversation_id", "run_id", "holder", "status", "waiting_for", "cancel_requested", "started_at", "seen_at", "old_user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."run_id", child."holder", child."status", child."waiting_for", child."cancel_requested", child."started_at", child."seen_at", child."user_id"
+        FROM "sagents_runs" AS child
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
     "#);
@@ -671,6 +758,8 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "sagents_new_owner" TO "user_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "user_id" TO "old_user_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "sagents_new_owner" TO "user_id";
+    ALTER TABLE "sagents_runs" RENAME COLUMN "user_id" TO "old_user_id";
+    ALTER TABLE "sagents_runs" RENAME COLUMN "sagents_new_owner" TO "user_id";
     "#);
     insta::assert_snapshot!(steps(&transition.down(Database::Postgres), "RENAME"), @r#"
     -- Columns by their new names.
@@ -679,6 +768,7 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
     ALTER TABLE "sagents_display_messages" RENAME COLUMN "old_user_id" TO "user_id";
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "old_user_id" TO "user_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "old_user_id" TO "user_id";
+    ALTER TABLE "sagents_runs" RENAME COLUMN "old_user_id" TO "user_id";
     "#);
 }
 
@@ -737,7 +827,7 @@ fn former_owners_have_names_of_their_own() {
     for kind in [Kind::Text, Kind::Uuid, Kind::Text] {
         schema = changed(&schema, &tables("sagents_", Some(("user_id", kind, None))), Wish::default());
     }
-    assert_eq!(columns(&schema.tables[0])[9..], ["old_user_id_3", "old_user_id_2", "old_user_id"]);
+    assert_eq!(columns(&schema.tables[0])[10..], ["old_user_id_3", "old_user_id_2", "old_user_id"]);
     let long = "u".repeat(63);
     let before = tables("sagents_", Some((&long, Kind::Text, None)));
     let after = changed(&before, &tables("sagents_", Some((&long, Kind::Uuid, None))), Wish::default());
@@ -756,6 +846,7 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_display_messages" DROP COLUMN "user_id";
     ALTER TABLE "sagents_agent_messages" DROP COLUMN "user_id";
     ALTER TABLE "sagents_unreadable_states" DROP COLUMN "user_id";
+    ALTER TABLE "sagents_runs" DROP COLUMN "user_id";
     "#);
     insta::assert_snapshot!(transition.down(Database::Sqlite), @r#"
     -- The columns that were not used come back, without their values.
@@ -766,10 +857,11 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_display_messages" ADD COLUMN "user_id" INTEGER;
     ALTER TABLE "sagents_agent_messages" ADD COLUMN "user_id" INTEGER;
     ALTER TABLE "sagents_unreadable_states" ADD COLUMN "user_id" INTEGER;
+    ALTER TABLE "sagents_runs" ADD COLUMN "user_id" INTEGER;
     "#);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns that are no more.
     ALTER TABLE "sagents_conversations" DROP COLUMN "user_id";
@@ -777,12 +869,13 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_display_messages" DROP COLUMN "user_id";
     ALTER TABLE "sagents_agent_messages" DROP COLUMN "user_id";
     ALTER TABLE "sagents_unreadable_states" DROP COLUMN "user_id";
+    ALTER TABLE "sagents_runs" DROP COLUMN "user_id";
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- The columns that were not used come back, without their values.
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_conversations" ADD COLUMN "user_id" BIGINT;
@@ -790,6 +883,7 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_display_messages" ADD COLUMN "user_id" BIGINT;
     ALTER TABLE "sagents_agent_messages" ADD COLUMN "user_id" BIGINT;
     ALTER TABLE "sagents_unreadable_states" ADD COLUMN "user_id" BIGINT;
+    ALTER TABLE "sagents_runs" ADD COLUMN "user_id" BIGINT;
     "#);
 }
 
@@ -812,10 +906,11 @@ fn a_field_that_is_renamed_keeps_its_values() {
     ALTER TABLE "sagents_display_messages" RENAME COLUMN "user_id" TO "member_id";
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "user_id" TO "member_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "user_id" TO "member_id";
+    ALTER TABLE "sagents_runs" RENAME COLUMN "user_id" TO "member_id";
     "#);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns by their new names.
     ALTER TABLE "sagents_conversations" RENAME COLUMN "user_id" TO "member_id";
@@ -823,9 +918,10 @@ fn a_field_that_is_renamed_keeps_its_values() {
     ALTER TABLE "sagents_display_messages" RENAME COLUMN "user_id" TO "member_id";
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "user_id" TO "member_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "user_id" TO "member_id";
+    ALTER TABLE "sagents_runs" RENAME COLUMN "user_id" TO "member_id";
     "#);
     // Where somebody says whose they are, that counts.
-    assert_eq!(changed(&user(), &member, backfill("7")).tables[0].columns.len(), 10);
+    assert_eq!(changed(&user(), &member, backfill("7")).tables[0].columns.len(), 11);
 }
 
 #[test]
@@ -868,6 +964,9 @@ fn a_prefix_changes_in_place() {
     -- Indexes that change go first.
     DROP INDEX "sagents_conversations_updated";
     DROP INDEX "sagents_display_messages_tool_calls";
+    DROP INDEX "sagents_display_messages_changed";
+    DROP INDEX "sagents_display_messages_unsettled";
+    DROP INDEX "sagents_runs_unfinished";
 
     -- Tables by their new names.
     ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
@@ -875,15 +974,21 @@ fn a_prefix_changes_in_place() {
     ALTER TABLE "sagents_display_messages" RENAME TO "chat_display_messages";
     ALTER TABLE "sagents_agent_messages" RENAME TO "chat_agent_messages";
     ALTER TABLE "sagents_unreadable_states" RENAME TO "chat_unreadable_states";
+    ALTER TABLE "sagents_runs" RENAME TO "chat_runs";
 
     -- Indexes as they are from now on.
     CREATE INDEX "chat_conversations_updated" ON "chat_conversations" ("user_id", "updated_at" DESC, "id" DESC);
     CREATE INDEX "chat_display_messages_tool_calls" ON "chat_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
+    CREATE INDEX "chat_display_messages_changed" ON "chat_display_messages" ("user_id", "conversation_id", "changed");
+    CREATE INDEX "chat_display_messages_unsettled" ON "chat_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
+        WHERE delivery IN ('draft', 'unsaved');
+    CREATE INDEX "chat_runs_unfinished" ON "chat_runs" ("user_id", "started_at")
+        WHERE status IN ('running', 'waiting');
     "#);
     insta::assert_snapshot!(steps(&transition.up(Database::Postgres), "_states"), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Everything gets its new name.
     ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
@@ -898,12 +1003,18 @@ fn a_prefix_changes_in_place() {
     ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_key" TO "chat_display_messages_key";
     ALTER TABLE "chat_display_messages" RENAME CONSTRAINT "sagents_display_messages_fkey" TO "chat_display_messages_fkey";
     ALTER INDEX "sagents_display_messages_tool_calls" RENAME TO "chat_display_messages_tool_calls";
+    ALTER INDEX "sagents_display_messages_changed" RENAME TO "chat_display_messages_changed";
+    ALTER INDEX "sagents_display_messages_unsettled" RENAME TO "chat_display_messages_unsettled";
     ALTER TABLE "sagents_agent_messages" RENAME TO "chat_agent_messages";
     ALTER TABLE "chat_agent_messages" RENAME CONSTRAINT "sagents_agent_messages_pkey" TO "chat_agent_messages_pkey";
     ALTER TABLE "chat_agent_messages" RENAME CONSTRAINT "sagents_agent_messages_fkey" TO "chat_agent_messages_fkey";
     ALTER TABLE "sagents_unreadable_states" RENAME TO "chat_unreadable_states";
     ALTER TABLE "chat_unreadable_states" RENAME CONSTRAINT "sagents_unreadable_states_pkey" TO "chat_unreadable_states_pkey";
     ALTER TABLE "chat_unreadable_states" RENAME CONSTRAINT "sagents_unreadable_states_fkey" TO "chat_unreadable_states_fkey";
+    ALTER TABLE "sagents_runs" RENAME TO "chat_runs";
+    ALTER TABLE "chat_runs" RENAME CONSTRAINT "sagents_runs_pkey" TO "chat_runs_pkey";
+    ALTER TABLE "chat_runs" RENAME CONSTRAINT "sagents_runs_fkey" TO "chat_runs_fkey";
+    ALTER INDEX "sagents_runs_unfinished" RENAME TO "chat_runs_unfinished";
     "#);
     assert!(rebuilt(&transition).is_empty());
 }
@@ -928,7 +1039,7 @@ fn a_foreign_key_is_replaced() {
     $$;
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Tables, keys, checks and indexes that are no more.
     ALTER TABLE "sagents_conversations" DROP CONSTRAINT "sagents_conversations_fkey";
@@ -961,10 +1072,13 @@ fn what_a_newer_generator_adds_is_added() {
     -- Indexes as they are from now on.
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
+        WHERE delivery IN ('draft', 'unsaved');
     "#);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_display_messages" ADD COLUMN "metadata" JSONB NOT NULL DEFAULT '{}';
@@ -972,10 +1086,13 @@ fn what_a_newer_generator_adds_is_added() {
     -- New tables, keys, checks and indexes.
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
+        WHERE delivery IN ('draft', 'unsaved');
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if sagents_display_messages has a value of metadata that would be lost.
     DO $$
@@ -988,6 +1105,8 @@ fn what_a_newer_generator_adds_is_added() {
 
     -- Tables, keys, checks and indexes that are no more.
     DROP INDEX "sagents_display_messages_tool_calls";
+    DROP INDEX "sagents_display_messages_changed";
+    DROP INDEX "sagents_display_messages_unsettled";
 
     -- Columns that are no more.
     ALTER TABLE "sagents_display_messages" DROP COLUMN "metadata";
@@ -1022,7 +1141,7 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
     assert_eq!(rebuilt(&transition), ["sagents_display_messages"]);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if sagents_display_messages has no value of content_type: a text is needed.
     DO $$
@@ -1048,7 +1167,7 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if sagents_display_messages has a value of status that would be lost.
     DO $$

@@ -9,8 +9,11 @@ use uuid::Uuid;
 
 use super::super::message::Message;
 use super::super::persistence::{LoadContext, SessionPersistence};
+use super::super::run::{Run, RunStatus};
 use super::super::state::State;
+use super::super::turn::Delivery;
 use super::registry::Registry;
+use super::state::Found;
 use super::task::Session;
 use super::{AgentSession, SessionError, SessionOptions, Stats};
 
@@ -66,9 +69,12 @@ impl<P: SessionPersistence> Coordinator<P> {
     /// [`shutdown`](Self::shutdown).
     pub async fn start(
         &self,
-        scope: impl Into<Arc<P::Scope>>,
+        scope: &P::Scope,
         conversation_id: Uuid,
-    ) -> Result<AgentSession<P>, SessionError<P::Error>> {
+    ) -> Result<AgentSession<P>, SessionError<P::Error>>
+    where
+        P::Scope: Clone,
+    {
         self.start_with(scope, conversation_id, State::new()).await
     }
 
@@ -79,13 +85,30 @@ impl<P: SessionPersistence> Coordinator<P> {
     /// As [`start`](Self::start).
     pub async fn start_with(
         &self,
-        scope: impl Into<Arc<P::Scope>>,
+        scope: &P::Scope,
+        conversation_id: Uuid,
+        fresh: State,
+    ) -> Result<AgentSession<P>, SessionError<P::Error>>
+    where
+        P::Scope: Clone,
+    {
+        let scope = Arc::new(scope.clone());
+        self.start_shared(scope, conversation_id, fresh).await
+    }
+
+    /// As [`start_with`](Self::start_with), for a scope that cannot be cloned.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_shared(
+        &self,
+        scope: Arc<P::Scope>,
         conversation_id: Uuid,
         fresh: State,
     ) -> Result<AgentSession<P>, SessionError<P::Error>> {
-        let (registry, scope) = (&self.registry, scope.into());
-        let storage = &registry.persistence;
-        let owner = storage.owner(&scope)?;
+        let registry = &self.registry;
+        let owner = registry.persistence.owner(&scope)?;
         let slot = registry.reserve(owner.clone(), conversation_id)?;
         let start = async {
             let mut start = slot.lock_start().await?;
@@ -97,9 +120,9 @@ impl<P: SessionPersistence> Coordinator<P> {
                 drop(running.shutdown().await);
             }
             let context = LoadContext::new(conversation_id);
-            let loaded = State::load_or_new(storage, &scope, &context, fresh).await;
-            let loaded = loaded.map_err(|error| start.insert(error.into()).clone())?;
-            let session = Session::new(registry, scope, owner, context, loaded);
+            let found = self.find_stored(&scope, &context, fresh).await;
+            let found = found.map_err(|error| start.insert(error.into()).clone())?;
+            let session = Session::new(registry, scope, owner, context, found);
             slot.put(&session)?;
             session.spawn();
             Ok(AgentSession::new(session))
@@ -107,6 +130,59 @@ impl<P: SessionPersistence> Coordinator<P> {
         // The time in which another caller tries to start the session counts too.
         let start = tokio::time::timeout(registry.options.call_timeout, start);
         start.await.unwrap_or(Err(SessionError::TimedOut))
+    }
+
+    /// What a session starts with. Display messages that an earlier process left unsaved are those
+    /// of the agent state, or the agent never got to know them. Those of a process that still runs
+    /// the agent are left alone.
+    async fn find_stored(
+        &self,
+        scope: &P::Scope,
+        context: &LoadContext,
+        fresh: State,
+    ) -> Result<Found, P::Error> {
+        let (storage, options) = (&self.registry.persistence, &self.registry.options);
+        let (state, expect) = State::load_or_new(storage, scope, context, fresh).await?;
+        let run = storage.get_run(scope, context).await?;
+        let is_running =
+            |run: &Run| run.status == RunStatus::Running && !run.is_abandoned(options.run_lease);
+        let mut unsettled = Vec::new();
+        if !run.as_ref().is_some_and(is_running) {
+            unsettled = storage.unsettled_messages(scope, context).await?;
+        }
+        for (id, delivery) in &mut unsettled {
+            *delivery = match delivery {
+                Delivery::Draft => Delivery::Interrupted,
+                _ if state.messages.position(*id).is_some() => Delivery::Stored,
+                _ => Delivery::Unknown,
+            };
+        }
+        Ok(Found {
+            state,
+            expect,
+            unsettled,
+            waiting: run.filter(|run| run.status == RunStatus::Waiting),
+        })
+    }
+
+    /// Deletes a conversation with everything that belongs to it, and ends its session.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Storage`] if the caller has no such conversation, or the database failed.
+    pub async fn delete_conversation(
+        &self,
+        scope: &P::Scope,
+        conversation_id: Uuid,
+    ) -> Result<(), SessionError<P::Error>> {
+        let storage = &self.registry.persistence;
+        let owner = storage.owner(scope)?;
+        let context = LoadContext::new(conversation_id);
+        storage.delete_conversation(scope, &context).await?;
+        if let Some(session) = self.registry.find(owner, conversation_id) {
+            session.delete();
+        }
+        Ok(())
     }
 
     /// The session of a conversation, if it is running.

@@ -3,22 +3,70 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 use uuid::Uuid;
 
+use super::super::display::display_items;
+use super::super::message::Message;
 use super::super::persistence::{Lifecycle, Revision};
+use super::super::run::RunStatus;
 use super::super::state::State;
 use super::super::timestamp::Timestamp;
+use super::super::todo::Todo;
 
 /// An event for [subscribers](super::AgentSession::subscribe) of a session.
-#[derive(Debug)]
+///
+/// As JSON it is an object with a `type`, for example `{"type": "title", "title": "Plans"}`. It has
+/// the message of an error and not its details, and only says whether there is an unsaved state.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(bound = "M: Serialize")]
 #[non_exhaustive]
 pub enum SessionEvent<M, E> {
+    /// The model writes a message. What is displayed of it later has the same id.
+    Partial {
+        /// The id of the message.
+        message_id: Uuid,
+        /// The message so far. As JSON it is its [display items](display_items).
+        #[serde(rename = "items", serialize_with = "as_items")]
+        message: Arc<Message>,
+    },
     /// The display messages of a message are stored.
     Displayed {
-        /// The id that [`add_message`](super::AgentSession::add_message) returned.
+        /// The id of the message.
         message_id: Uuid,
         /// The display messages, in order.
         items: Vec<M>,
+    },
+    /// Display messages have changed: they will not be finished, or the agent never got to know them.
+    Changed {
+        /// The display messages as they are now.
+        items: Vec<M>,
+    },
+    /// The status of a tool call has changed, or a result has replaced its placeholder.
+    ToolCall {
+        /// The id of the call.
+        call_id: String,
+        /// The display messages as they are now: of the call, of the result, or of both.
+        items: Vec<M>,
+    },
+    /// The todos of the agent have changed.
+    Todos {
+        /// All of them.
+        todos: Vec<Todo>,
+    },
+    /// The conversation has a title.
+    Title {
+        /// The title.
+        title: String,
+    },
+    /// The run of the agent began, ended, or has to stop.
+    Run {
+        /// The id of the run.
+        run_id: Uuid,
+        /// What happened.
+        change: RunChange,
     },
     /// The agent state is stored.
     Saved {
@@ -27,28 +75,103 @@ pub enum SessionEvent<M, E> {
         /// Why it was saved.
         lifecycle: Lifecycle,
     },
+    /// Another process saved the agent state.
+    Conflict {
+        /// The stored revision.
+        current: Revision,
+    },
     /// A call of the storage failed.
     Failed {
         /// The message that was not stored, if it was one.
         message_id: Option<Uuid>,
         /// The error of the call.
+        #[serde(serialize_with = "as_message")]
         error: SessionError<E>,
         /// The time until the retry, which is earlier if another session stores something before;
         /// `None` if the failure is permanent.
+        #[serde(rename = "retry_in_ms", serialize_with = "as_milliseconds")]
         retry_in: Option<Duration>,
     },
-    /// A state that another process saved replaced that of the session.
+    /// A state that another process saved replaced that of the session. Messages that were added and
+    /// not saved are appended to it.
     Reloaded {
         /// The revision of the loaded state.
         revision: Revision,
-        /// The replaced state, if it had unsaved changes.
+        /// The replaced state, if it had other unsaved changes.
+        #[serde(serialize_with = "as_whether")]
         unsaved: Option<Arc<State>>,
     },
     /// The session ended. It is the last event.
     Ended {
         /// The agent state, if it has unsaved changes.
+        #[serde(serialize_with = "as_whether")]
         unsaved: Option<Arc<State>>,
+        /// Whether the conversation was deleted.
+        deleted: bool,
     },
+    /// An event of the application's own; see [`emit`](super::AgentSession::emit).
+    Application {
+        /// What the application gave.
+        data: Value,
+    },
+}
+
+/// What happened to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunChange {
+    /// It began.
+    Started,
+    /// It waits for a person.
+    Waiting,
+    /// Somebody wants it to stop.
+    CancelRequested,
+    /// It is not that of this process any more.
+    Lost,
+    /// It ended.
+    Finished,
+    /// It ended with an error.
+    Failed,
+    /// It was stopped.
+    Cancelled,
+}
+
+impl From<RunStatus> for RunChange {
+    fn from(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Running => Self::Started,
+            RunStatus::Waiting => Self::Waiting,
+            RunStatus::Finished => Self::Finished,
+            RunStatus::Failed => Self::Failed,
+            RunStatus::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+fn as_items<S: Serializer>(message: &Message, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(display_items(message))
+}
+
+fn as_message<S: Serializer, E>(error: &SessionError<E>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match error {
+        SessionError::Storage(_) => "the storage failed",
+        SessionError::TimedOut => "the storage did not reply in time",
+        SessionError::Conflict { .. } => "another process saved the agent state",
+        SessionError::Ended => "the session has ended",
+    })
+}
+
+#[expect(clippy::ref_option, reason = "the signature that serde asks for")]
+fn as_milliseconds<S: Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.as_millis()).serialize(serializer)
+}
+
+#[expect(clippy::ref_option, reason = "the signature that serde asks for")]
+fn as_whether<S: Serializer>(state: &Option<Arc<State>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(state.is_some())
 }
 
 /// The error of a call on a session.
@@ -91,7 +214,7 @@ impl<E> From<E> for SessionError<E> {
 }
 
 /// Statistics of all sessions of a coordinator.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
     /// Running sessions.
@@ -113,7 +236,7 @@ pub struct Stats {
 }
 
 /// The most recent failure, for a status page.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LastError {
     /// The conversation of the session that failed.
     pub conversation_id: Uuid,

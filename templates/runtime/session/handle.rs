@@ -12,18 +12,18 @@ use uuid::Uuid;
 use super::super::extensions::Extensions;
 use super::super::message::Message;
 use super::super::persistence::{Lifecycle, Revision, SessionPersistence};
+use super::super::run::RunStatus;
 use super::super::state::State;
-use super::state::{PendingWrite, SessionState};
+use super::edits::Edit;
+use super::state::SessionState;
 use super::task::{Event, Session};
-use super::{AgentPersistence, SessionError};
-
-/// The key of the title in the metadata of the agent state.
-const TITLE: &str = "conversation_title";
+use super::writes::{PendingWrite, Reply, Written};
+use super::{AgentPersistence, CancelToken, SessionError, SessionEvent};
 
 /// A handle of a running session. Clones are handles of the same session.
 ///
-/// Only [`save`](Self::save), [`reload`](Self::reload) and [`shutdown`](Self::shutdown) wait for the
-/// database. After the session ended, calls that change something return [`SessionError::Ended`].
+/// Only the `async` calls wait for the database. After the session ended, calls that change something
+/// return [`SessionError::Ended`].
 ///
 /// **Dropping the last handle** saves the state and ends the session in the background. A process
 /// that ends right after may lose unsaved changes, so await [`shutdown`](Self::shutdown), or
@@ -32,7 +32,9 @@ pub struct AgentSession<P: SessionPersistence> {
     session: Arc<Session<P>>,
 }
 
-type Result<T, P> = std::result::Result<T, SessionError<<P as AgentPersistence>::Error>>;
+pub(super) type Result<T, P> = std::result::Result<T, SessionError<<P as AgentPersistence>::Error>>;
+type WriteReply<P> =
+    Reply<Written<<P as SessionPersistence>::DisplayMessage>, <P as AgentPersistence>::Error>;
 
 impl<P: SessionPersistence> AgentSession<P> {
     /// A handle that the session has counted.
@@ -92,7 +94,43 @@ impl<P: SessionPersistence> AgentSession<P> {
         if !state.is_save_scheduled() {
             self.session.wake.notify_one();
         }
-        Ok(state.change(change))
+        let has_subscribers = self.session.has_subscribers();
+        let todos = has_subscribers.then(|| state.agent_state.todos.clone());
+        let result = state.change(change);
+        let is_same = todos.is_none_or(|todos| todos == state.agent_state.todos);
+        if !is_same {
+            let todos = state.agent_state.todos.clone();
+            self.session.emit(SessionEvent::Todos { todos });
+        }
+        Ok(result)
+    }
+
+    /// Appends a message to the agent state, saves it, stores its display messages, and returns them.
+    /// Call it for what a person sends.
+    ///
+    /// Repeated with the same id, it stores nothing twice. If another process saved the agent state,
+    /// the session reloads it and tries again, unless that would lose
+    /// [changes](Self::change) and [`OnConflict::Report`](super::OnConflict::Report) forbids it.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Conflict`] as described, [`SessionError::Storage`] if the failure is permanent:
+    /// the message is neither in the agent state nor displayed. If the failure is transient, also
+    /// [`SessionError::TimedOut`], the session keeps the message and retries; a call with the same
+    /// id waits for it again. [`SessionError::Ended`] if the session has ended.
+    pub async fn send(
+        &self,
+        message_id: Uuid,
+        message: Message,
+    ) -> Result<Vec<P::DisplayMessage>, P> {
+        self.ask(
+            |session, reply| session.send(message_id, message, reply),
+            |written| match written {
+                Written::Items(items) => Some(items),
+                _ => None,
+            },
+        )
+        .await
     }
 
     /// Changes the [extensions](State::extensions) of the agent state. They are not stored, so this
@@ -109,17 +147,47 @@ impl<P: SessionPersistence> AgentSession<P> {
     /// Appends a message to the agent state, stores its display messages at once, and returns the
     /// id of the message, which is the same in both.
     ///
-    /// Use [`change`](Self::change) for messages that are not displayed.
+    /// Use [`send`](Self::send) for a message that must not get lost, and [`change`](Self::change)
+    /// for messages that are not displayed. If the process is killed before the state is saved, the
+    /// display messages become [unknown](super::super::Delivery::Unknown).
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended; nothing is added then.
     pub fn add_message(&self, message: Message) -> Result<Uuid, P> {
         let id = Uuid::now_v7();
+        self.add_message_with_id(id, message)?;
+        Ok(id)
+    }
+
+    /// As [`add_message`](Self::add_message), with the id of the message, for example that of its
+    /// [partial](Self::partial) form. A message that the agent state has is not added again.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Ended`] if the session has ended; nothing is added then.
+    pub fn add_message_with_id(&self, message_id: Uuid, message: Message) -> Result<(), P> {
+        self.update(|session| session.add_message(message_id, message))
+    }
+
+    /// Reports what the model has written of a message so far. Subscribers get it at once, and it is
+    /// stored as a draft at [intervals](super::SessionOptions::draft_interval). The whole message,
+    /// added with the same id, replaces it.
+    ///
+    /// Every event contains the message so far, so call it some times a second and not for every
+    /// token.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Ended`] if the session has ended.
+    pub fn partial(&self, message_id: Uuid, message: Message) -> Result<(), P> {
+        let message = Arc::new(message);
         self.update(|session| {
-            session.change(|state| state.messages.push_with_id(id, message.clone()));
-            session.write(PendingWrite::Message { id, message });
-            id
+            self.session.emit(SessionEvent::Partial {
+                message_id,
+                message: Arc::clone(&message),
+            });
+            session.partial(message_id, message);
         })
     }
 
@@ -130,51 +198,55 @@ impl<P: SessionPersistence> AgentSession<P> {
     ///
     /// [`SessionError::Ended`] if the session has ended; nothing is stored then.
     pub fn display(&self, message_id: Uuid, message: Message) -> Result<(), P> {
-        let id = message_id;
-        self.update(|session| session.write(PendingWrite::Message { id, message }))
+        self.update(|session| session.display(message_id, Arc::new(message)))
     }
 
-    /// Reports that the agent finished its work.
+    /// Gives subscribers an event of the application's own, in order with the others.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Ended`] if the session has ended.
+    pub fn emit(&self, data: Value) -> Result<(), P> {
+        self.update(|_| self.session.emit(SessionEvent::Application { data }))
+    }
+
+    /// Reports that the agent finished its work. Its run ends.
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended.
     pub fn completed(&self) -> Result<(), P> {
-        self.stopped(Lifecycle::Completion)
+        self.update(|session| session.stopped(Lifecycle::Completion))
     }
 
-    /// Reports that a user stopped the agent.
+    /// Reports that a user stopped the agent. Its run ends.
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended.
     pub fn cancelled(&self) -> Result<(), P> {
-        self.stopped(Lifecycle::Cancel)
+        self.update(|session| session.stopped(Lifecycle::Cancel))
     }
 
-    /// Reports that the agent failed.
+    /// Reports that the agent failed. Its run ends.
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended.
     pub fn failed(&self) -> Result<(), P> {
-        self.stopped(Lifecycle::Error)
+        self.update(|session| session.stopped(Lifecycle::Error))
     }
 
     /// Reports that the agent waits for a person's decision. The data is kept in
-    /// [`State::interrupt_data`] and not stored; the conversation is marked as interrupted.
+    /// [`State::interrupt_data`], also by a session that is started after a restart, until the agent
+    /// [continues](Self::resumed) or stops. The conversation is marked as interrupted, and its run as
+    /// [waiting](super::super::RunStatus::Waiting).
     ///
     /// # Errors
     ///
     /// [`SessionError::Ended`] if the session has ended.
     pub fn interrupted(&self, data: Value) -> Result<(), P> {
-        let save = self.session.registry.options.auto_save.on_interrupt;
-        self.update(|session| {
-            session.set_interrupt(Some(data));
-            if save {
-                session.request_save(Lifecycle::Interrupt);
-            }
-        })
+        self.update(|session| session.interrupt(data))
     }
 
     /// Reports that the agent continues after an interrupt.
@@ -183,7 +255,7 @@ impl<P: SessionPersistence> AgentSession<P> {
     ///
     /// [`SessionError::Ended`] if the session has ended.
     pub fn resumed(&self) -> Result<(), P> {
-        self.update(|session| session.set_interrupt(None))
+        self.update(SessionState::resume)
     }
 
     /// Sets the title of the conversation, in its row and in the agent state.
@@ -194,7 +266,7 @@ impl<P: SessionPersistence> AgentSession<P> {
     pub fn title_generated(&self, title: impl Into<String>) -> Result<(), P> {
         let title = title.into();
         self.update(|session| {
-            session.change(|state| state.put_metadata(TITLE, title.clone()));
+            let _ = session.edit(Edit::Title(title.clone()));
             session.write(PendingWrite::Title(title));
             session.request_save(Lifecycle::TitleGenerated);
         })
@@ -216,8 +288,9 @@ impl<P: SessionPersistence> AgentSession<P> {
         result.await.unwrap_or(Err(SessionError::Ended))
     }
 
-    /// Replaces the agent state by the stored one, for example after a [`SessionError::Conflict`],
-    /// and returns the old one if it had unsaved changes.
+    /// Replaces the agent state by the stored one, for example after a [`SessionError::Conflict`].
+    /// Messages that were [added](Self::add_message) and not saved are appended to it, because they
+    /// are displayed. Returns the old state if it had other unsaved changes.
     ///
     /// # Errors
     ///
@@ -250,21 +323,36 @@ impl<P: SessionPersistence> AgentSession<P> {
         end.await.unwrap_or(Err(SessionError::Ended))
     }
 
-    fn stopped(&self, lifecycle: Lifecycle) -> Result<(), P> {
-        let save = self.session.registry.options.auto_save.on_idle;
-        self.update(|session| {
-            session.set_interrupt(None);
-            if save {
-                session.request_save(lifecycle);
-            }
-        })
+    /// Asks the session for something to be stored, and waits for the result.
+    pub(super) async fn ask<T>(
+        &self,
+        ask: impl FnOnce(&mut SessionState<P::DisplayMessage, P::Error>, WriteReply<P>),
+        take: impl FnOnce(Written<P::DisplayMessage>) -> Option<T>,
+    ) -> Result<T, P> {
+        let (reply, result) = oneshot::channel();
+        self.update(|session| ask(session, reply))?;
+        let written = result.await.unwrap_or(Err(SessionError::Ended))?;
+        take(written).ok_or(SessionError::Ended)
     }
 
     /// Updates the state of the session, and wakes the task.
-    fn update<R>(&self, update: impl FnOnce(&mut SessionState<P::Error>) -> R) -> Result<R, P> {
+    pub(super) fn update<R>(
+        &self,
+        update: impl FnOnce(&mut SessionState<P::DisplayMessage, P::Error>) -> R,
+    ) -> Result<R, P> {
         let result = update(self.session.state().touch(Instant::now())?);
         self.session.wake.notify_one();
         Ok(result)
+    }
+
+    pub(super) fn run_token(&self, run_id: Uuid) -> CancelToken {
+        self.session.state().runs.token(run_id)
+    }
+
+    /// Also while the session is shutting down.
+    pub(super) fn release_run(&self, run_id: Uuid, status: RunStatus, is_known: bool) {
+        self.session.state().release_run(run_id, status, is_known);
+        self.session.wake.notify_one();
     }
 }
 

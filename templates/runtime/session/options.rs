@@ -28,6 +28,14 @@ pub struct SessionOptions {
     pub max_concurrent_saves: usize,
     /// How many events a subscriber may lag behind before it misses the oldest.
     pub event_capacity: usize,
+    /// How often the newest [partial message](super::AgentSession::partial) is stored as a draft.
+    /// `None`: never.
+    pub draft_interval: Option<Duration>,
+    /// A [run](super::AgentSession::begin_run) that was not renewed for this long is abandoned, and
+    /// another process may begin one. A run is renewed three times in it.
+    pub run_lease: Duration,
+    /// Who runs the agents of this process, for people. By default the id of the process.
+    pub run_holder: String,
 }
 
 impl Default for SessionOptions {
@@ -41,11 +49,20 @@ impl Default for SessionOptions {
             call_timeout: Duration::from_secs(45),
             max_concurrent_saves: 4,
             event_capacity: 64,
+            draft_interval: Some(Duration::from_secs(1)),
+            run_lease: Duration::from_secs(30),
+            run_holder: format!("process {}", std::process::id()),
         }
     }
 }
 
 impl SessionOptions {
+    pub(super) fn renew_interval(&self) -> Duration {
+        // The time after it must be a valid `Instant`.
+        let (shortest, longest) = (Duration::from_millis(100), Duration::from_secs(100_000));
+        (self.run_lease / 3).clamp(shortest, longest)
+    }
+
     /// The delay before the next retry. `jitter` keeps sessions that failed together apart.
     pub(super) fn backoff(&self, failures: u32, jitter: u8) -> Duration {
         // The time after it must be a valid `Instant`.

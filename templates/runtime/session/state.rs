@@ -1,32 +1,39 @@
 //! The state of a session: the agent state, and what is left to store. It decides what the task
 //! does next. It never waits and never calls the storage.
 
-use std::collections::VecDeque;
-use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::extensions::Extensions;
-use super::super::message::Message;
 use super::super::persistence::{Expect, Failure, Lifecycle, Loaded, Revision};
+use super::super::run::Run;
 use super::super::state::State;
+use super::super::turn::Delivery;
+use super::backoff::Backoff;
+use super::drafts::Drafts;
+use super::edits::{Edit, Edits};
 use super::options::Phase;
+use super::runs::Runs;
+use super::saves::{Save, Saves};
+use super::writes::{PendingWrite, Reply, Writes, reply};
 use super::{OnConflict, SessionError, SessionOptions, UnsavedMessage};
 
-pub(super) struct SessionState<E> {
-    options: Arc<SessionOptions>,
+pub(super) struct SessionState<M, E> {
+    pub(super) options: Arc<SessionOptions>,
     phase: Phase,
     /// Differs between sessions, so that those that fail together do not retry together.
     jitter: u8,
-    agent_state: Arc<State>,
-    /// The number of changes so far, and how many of them are saved.
+    pub(super) agent_state: Arc<State>,
+    /// The number of changes so far, how many of them are saved, and the last that a reload loses.
     changes: u64,
     saved: u64,
+    lost_by_reload: u64,
+    /// The changes that are not saved and that a reload does not lose.
+    pub(super) edits: Edits,
     /// The time of the first change that no save contains.
     changed_at: Option<Instant>,
     /// What the next save expects.
@@ -38,64 +45,46 @@ pub(super) struct SessionState<E> {
     save: Option<Save>,
     /// The permanent failure that stopped saving.
     blocked_by: Option<SessionError<E>>,
+    /// The reloads since the last save, for messages that wait to be saved.
+    reloads: u32,
     /// The last failure, until something is stored.
     last_error: Option<SessionError<E>>,
     save_backoff: Backoff,
-    /// What is left to write beside the agent state, in order, and how many writes are done.
-    writes: VecDeque<Arc<PendingWrite>>,
-    written: u64,
-    write_backoff: Backoff,
-    /// The writes that failed permanently, and that no later one replaced.
-    refused: Vec<(Arc<PendingWrite>, SessionError<E>)>,
+    pub(super) writes: Writes<M, E>,
+    pub(super) drafts: Drafts,
+    pub(super) runs: Runs,
+    /// The messages that are displayed and that the agent state did not have when the session
+    /// started.
+    unknown: Vec<Uuid>,
     /// The `interrupted` flag of the conversation, if it is known.
     interrupted: Option<bool>,
-    waiting_saves: Vec<WaitingSave<E>>,
+    waiting_saves: Saves<E>,
     waiting_reloads: Vec<Reply<Option<Arc<State>>, E>>,
     waiting_shutdowns: Vec<Reply<(), E>>,
-    used_at: Instant,
-    shutting_down: bool,
-    ended: bool,
-    /// The session ended without [`Step::End`]: the storage panicked, or the runtime shut down.
-    aborted: bool,
+    pub(super) used_at: Instant,
+    life: Life,
+    /// The conversation is gone.
+    deleted: bool,
 }
 
-/// Where a caller of a session waits for the result.
-pub(super) type Reply<T, E> = oneshot::Sender<Result<T, SessionError<E>>>;
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Running,
+    /// It ends when everything is stored.
+    ShuttingDown,
+    Ended,
+    /// It ended without [`Step::End`]: the storage panicked, or the runtime shut down.
+    Aborted,
+}
 
-/// A snapshot of the agent state to be stored.
-#[derive(Clone)]
-pub(super) struct Save {
-    pub state: Arc<State>,
+/// What a session finds when it starts.
+pub(super) struct Found {
+    pub state: State,
     pub expect: Expect,
-    pub lifecycle: Lifecycle,
-    pub write_id: Uuid,
-    /// How many changes it contains, and how many writes were queued before it.
-    changes: u64,
-    writes: u64,
-}
-
-/// Something to be stored beside the agent state.
-pub(super) enum PendingWrite {
-    Message { id: Uuid, message: Message },
-    Title(String),
-    Interrupted(bool),
-}
-
-impl PendingWrite {
-    pub fn message_id(&self) -> Option<Uuid> {
-        match self {
-            Self::Message { id, .. } => Some(*id),
-            Self::Title(_) | Self::Interrupted(_) => None,
-        }
-    }
-
-    /// Whether an earlier write does not matter any more.
-    fn replaces(&self, earlier: &Self) -> bool {
-        match (self, earlier) {
-            (Self::Message { id, .. }, Self::Message { id: other, .. }) => id == other,
-            _ => discriminant(self) == discriminant(earlier),
-        }
-    }
+    /// The display messages that are drafts or unsaved, and what becomes of them.
+    pub unsettled: Vec<(Uuid, Delivery)>,
+    /// The run that waits for a person.
+    pub waiting: Option<Run>,
 }
 
 /// What the task does next.
@@ -110,88 +99,72 @@ pub(super) enum Step {
     End,
 }
 
-/// A caller who waits until everything is stored that existed at the time of the call.
-struct WaitingSave<E> {
-    changes: u64,
-    writes: u64,
-    reply: Reply<Revision, E>,
-}
-
-/// The delay before a retry.
-#[derive(Default)]
-struct Backoff {
-    failures: u32,
-    until: Option<Instant>,
-    /// Whether a delay since the last success was shortened.
-    was_shortened: bool,
-}
-
-impl Backoff {
-    fn is_over(&self, now: Instant) -> bool {
-        self.until <= Some(now)
-    }
-
-    fn reset(&mut self) {
-        *self = Self::default();
-    }
-
-    /// Starts a longer delay than the last, and returns it.
-    fn start(&mut self, now: Instant, options: &SessionOptions, jitter: u8) -> Duration {
-        self.failures += 1;
-        let delay = options.backoff(self.failures, jitter);
-        self.until = Some(now + delay);
-        delay
-    }
-
-    /// Ends a longer delay at this time, and returns whether it did. Once until a success, so that a
-    /// call that only fails here is not repeated all the time.
-    fn shorten(&mut self, until: Instant) -> bool {
-        let shortens = !self.was_shortened && self.until > Some(until);
-        if shortens {
-            self.until = Some(until);
-            self.was_shortened = true;
-        }
-        shortens
-    }
-}
-
-impl<E> SessionState<E> {
+impl<M, E> SessionState<M, E> {
     pub fn new(
         options: Arc<SessionOptions>,
         phase: Phase,
         jitter: u8,
-        (agent_state, expect): (State, Expect),
+        found: Found,
         now: Instant,
     ) -> Self {
+        let Found {
+            state: mut agent_state,
+            expect,
+            unsettled,
+            waiting,
+        } = found;
         let is_saved = matches!(expect, Expect::Revision(revision) if revision > Revision(0));
         // The application's initial state is saved, unless it is empty.
         let is_new = !is_saved && agent_state != State::new();
-        Self {
+        let waiting_run = waiting.as_ref().map(|run| run.id);
+        let waiting_for = waiting.and_then(|run| run.waiting_for);
+        agent_state.interrupt_data = waiting_for.filter(|data| !data.is_null());
+        let mut state = Self {
             options,
             phase,
             jitter,
             agent_state: Arc::new(agent_state),
             changes: u64::from(is_new),
             saved: 0,
+            lost_by_reload: 0,
+            edits: Edits::default(),
             changed_at: is_new.then_some(now),
             expect,
             requested: None,
             save: None,
             blocked_by: None,
+            reloads: 0,
             last_error: None,
             save_backoff: Backoff::default(),
-            writes: VecDeque::new(),
-            written: 0,
-            write_backoff: Backoff::default(),
-            refused: Vec::new(),
+            writes: Writes::new(),
+            drafts: Drafts::default(),
+            runs: Runs::waiting(waiting_run),
+            unknown: Vec::new(),
             interrupted: None,
-            waiting_saves: Vec::new(),
+            waiting_saves: Saves::new(),
             waiting_reloads: Vec::new(),
             waiting_shutdowns: Vec::new(),
             used_at: now,
-            shutting_down: false,
-            ended: false,
-            aborted: false,
+            life: Life::Running,
+            deleted: false,
+        };
+        let unknown = unsettled
+            .iter()
+            .filter(|(_, delivery)| *delivery == Delivery::Unknown);
+        state.unknown = unknown.map(|(id, _)| *id).collect();
+        state.settle(unsettled);
+        state.display_undisplayed();
+        state
+    }
+
+    /// Displays the messages that were not displayed when the state was saved.
+    fn display_undisplayed(&mut self) {
+        let state = Arc::clone(&self.agent_state);
+        for id in &state.undisplayed {
+            let position = state.messages.position(*id);
+            if let Some(message) = position.and_then(|position| state.messages.get(position)) {
+                self.display(*id, Arc::new(message.clone()));
+            }
         }
     }
 
@@ -207,7 +180,7 @@ impl<E> SessionState<E> {
 
     /// Whether everything is stored.
     pub fn is_saved(&self) -> bool {
-        !self.is_pending() && self.refused.is_empty()
+        !self.is_pending() && !self.writes.has_refused()
     }
 
     /// Whether something is left to store.
@@ -216,12 +189,20 @@ impl<E> SessionState<E> {
     }
 
     pub fn has_ended(&self) -> bool {
-        self.ended
+        matches!(self.life, Life::Ended | Life::Aborted)
+    }
+
+    fn is_shutting_down(&self) -> bool {
+        self.life == Life::ShuttingDown
+    }
+
+    pub fn is_deleted(&self) -> bool {
+        self.deleted
     }
 
     /// Restarts the inactivity timeout, or fails if the session ended or is shutting down.
     pub fn touch(&mut self, now: Instant) -> Result<&mut Self, SessionError<E>> {
-        if self.ended || self.shutting_down {
+        if self.life != Life::Running || self.deleted {
             return Err(SessionError::Ended);
         }
         self.used_at = now;
@@ -231,10 +212,26 @@ impl<E> SessionState<E> {
     /// Changes the agent state. A save that is in progress keeps its snapshot.
     pub fn change<R>(&mut self, change: impl FnOnce(&mut State) -> R) -> R {
         // Counted first: a change that panics may have changed something.
-        self.changes += 1;
-        let _ = self.changed_at.get_or_insert(self.used_at);
+        self.count_change(self.used_at);
+        self.lost_by_reload = self.changes;
         self.unblock();
         change(Arc::make_mut(&mut self.agent_state))
+    }
+
+    /// Makes a change that a reload does not lose. Returns whether the agent state has changed.
+    pub fn edit(&mut self, edit: Edit) -> bool {
+        let state = Arc::make_mut(&mut self.agent_state);
+        let changed = self.edits.apply(edit, self.changes + 1, state);
+        if changed {
+            self.count_change(self.used_at);
+        }
+        self.unblock();
+        changed
+    }
+
+    fn count_change(&mut self, now: Instant) {
+        self.changes += 1;
+        let _ = self.changed_at.get_or_insert(now);
     }
 
     /// Changes the extensions, which are not stored and so do not count as a change.
@@ -244,7 +241,7 @@ impl<E> SessionState<E> {
 
     /// Queues a write.
     pub fn write(&mut self, write: PendingWrite) {
-        self.writes.push_back(Arc::new(write));
+        self.writes.push(write, None);
     }
 
     /// Sets the interrupt data, which is not stored and so does not count as a change. The
@@ -272,16 +269,13 @@ impl<E> SessionState<E> {
     pub fn save(&mut self, reply: Reply<Revision, E>) {
         self.unblock();
         self.skip_backoff();
-        self.waiting_saves.push(WaitingSave {
-            changes: self.changes,
-            writes: self.queued_writes(),
-            reply,
-        });
+        let queued = self.writes.queued();
+        self.waiting_saves.push(self.changes, queued, reply);
         self.reply_to_saves();
     }
 
-    /// Replaces the agent state by the stored one, and replies with the old one if it had unsaved
-    /// changes.
+    /// Replaces the agent state by the stored one, and replies with the old one if it had changes
+    /// that are lost.
     pub fn reload(&mut self, reply: Reply<Option<Arc<State>>, E>) {
         self.waiting_reloads.push(reply);
         self.skip_backoff();
@@ -290,13 +284,29 @@ impl<E> SessionState<E> {
     /// Ends the session when everything is stored, and replies then.
     pub fn shutdown(&mut self, reply: Reply<(), E>) {
         self.waiting_shutdowns.push(reply);
-        if self.ended {
+        if self.has_ended() {
             self.reply_to_shutdowns();
             return;
         }
-        self.shutting_down = true;
+        self.runs.cancel();
+        self.life = Life::ShuttingDown;
         self.unblock();
         self.skip_backoff();
+    }
+
+    /// Ends the session at once: its conversation is gone, and nothing can be stored any more.
+    pub fn delete(&mut self, error: &SessionError<E>) {
+        self.deleted = true;
+        self.save = None;
+        self.saved = self.changes;
+        self.blocked_by = None;
+        self.last_error = None;
+        self.runs.cancel();
+        self.writes.clear(error);
+        self.waiting_saves.fail(error);
+        for waiting in self.waiting_reloads.drain(..) {
+            reply(Some(waiting), Err(error.clone()));
+        }
     }
 
     /// Ends long delays before retries, because another session could store something. Returns
@@ -304,16 +314,31 @@ impl<E> SessionState<E> {
     pub fn retry_soon(&mut self, now: Instant) -> bool {
         let until = now + self.options.backoff(1, self.jitter);
         // Both, in any case.
-        self.save_backoff.shorten(until) | self.write_backoff.shorten(until)
+        self.save_backoff.shorten(until) | self.writes.backoff.shorten(until)
     }
 
     /// Decides what the task does next. A session without handles ends when everything is stored.
     /// It saves only if it has its turn.
     pub fn next_step(&mut self, now: Instant, has_handles: bool, has_turn: bool) -> Step {
-        let inactive_at = self.options.inactivity_timeout;
+        if self.deleted {
+            self.life = Life::Ended;
+            return Step::End;
+        }
+        let inactive_at = self
+            .options
+            .inactivity_timeout
+            .filter(|_| !self.runs.is_active());
         let inactive_at = inactive_at.and_then(|timeout| self.used_at.checked_add(timeout));
         let is_inactive = inactive_at.is_some_and(|at| at <= now);
-        let is_ending = self.shutting_down || !has_handles || is_inactive;
+        let is_ending = self.is_shutting_down() || !has_handles || is_inactive;
+        if is_ending {
+            self.close_drafts();
+            let handed_over = self.runs.hand_over();
+            self.writes.extend(handed_over);
+        }
+        if let Some(renewal) = self.runs.take_due(now, now + self.options.renew_interval()) {
+            return Step::Write(Arc::new(renewal));
+        }
         self.start_save(now, is_ending);
 
         let reload = self.must_reload(is_ending);
@@ -321,29 +346,40 @@ impl<E> SessionState<E> {
         if reload && can_save {
             return Step::Reload;
         }
-        let write = self.writes.front();
+        if let Some(draft) = self.due_draft(now) {
+            return Step::Write(Arc::new(draft));
+        }
+        let write = self.writes.first().filter(|write| !self.must_wait(write));
         let waits = self.save.is_some() || reload;
         let times = [
             self.save_backoff.until.filter(|_| waits && !can_save),
-            self.write_backoff.until.filter(|_| write.is_some()),
+            self.writes.backoff.until.filter(|_| write.is_some()),
             self.interval_end().filter(|_| !waits),
             inactive_at.filter(|_| !is_ending),
+            self.runs.renew_at(),
+            self.drafts.next_due().filter(|_| self.writes.is_empty()),
         ];
         let until = times.into_iter().flatten().min();
         let ends = is_ending && !waits && write.is_none();
-        let write = write.filter(|_| self.write_backoff.is_over(now)).cloned();
+        let write = write.filter(|_| self.writes.backoff.is_over(now)).cloned();
         // A message is displayed before a state contains it, unless displaying it fails.
-        let is_next = |save: &&Save| can_save && (save.writes <= self.written || write.is_none());
+        let is_next =
+            |save: &&Save| can_save && (save.writes <= self.writes.written || write.is_none());
         match (self.save.as_ref().filter(is_next), write) {
             (Some(save), _) if has_turn => Step::Save(save.clone()),
             (Some(_), write) => Step::Queue(write, until),
             (None, Some(write)) => Step::Write(write),
             (None, None) if ends => {
-                self.ended = true;
+                self.life = Life::Ended;
                 Step::End
             }
             (None, None) => Step::Wait(until),
         }
+    }
+
+    /// A message that was sent is displayed after it is saved.
+    pub(super) fn must_wait(&self, write: &PendingWrite) -> bool {
+        matches!(write, PendingWrite::Message { id, is_sent: true, .. } if self.edits.contains(*id))
     }
 
     /// Takes a snapshot of the agent state, if there is a reason to save it now.
@@ -356,8 +392,7 @@ impl<E> SessionState<E> {
             return;
         }
         let on_shutdown = is_ending && self.options.auto_save.on_shutdown;
-        let mut waiting = self.waiting_saves.iter();
-        let on_request = waiting.any(|waiting| waiting.changes > self.saved);
+        let on_request = self.waiting_saves.is_waiting(self.saved) || self.has_sent();
         let lifecycle = match requested {
             Some(lifecycle) => lifecycle,
             None if on_request => Lifecycle::Request,
@@ -366,14 +401,23 @@ impl<E> SessionState<E> {
             None => return,
         };
         self.changed_at = None;
+        let undisplayed = self.writes.message_ids();
+        if self.agent_state.undisplayed != undisplayed {
+            Arc::make_mut(&mut self.agent_state).undisplayed = undisplayed;
+        }
         self.save = Some(Save {
             state: Arc::clone(&self.agent_state),
             expect: self.expect,
             lifecycle,
             write_id: Uuid::now_v7(),
             changes: self.changes,
-            writes: self.queued_writes(),
+            writes: self.writes.before(|write| self.must_wait(write)),
         });
+    }
+
+    /// Whether a message that was sent waits to be saved.
+    fn has_sent(&self) -> bool {
+        self.writes.any(|write| self.must_wait(write))
     }
 
     /// When the interval of the first unsaved change is over.
@@ -382,17 +426,15 @@ impl<E> SessionState<E> {
         self.options.auto_save.save_at(changed_at, self.phase)
     }
 
-    /// The number of writes so far, done or not.
-    fn queued_writes(&self) -> u64 {
-        self.written + self.writes.len() as u64
-    }
-
     pub fn save_succeeded(&mut self, save: &Save, revision: Revision) {
         self.saved = save.changes;
         self.expect = Expect::Revision(revision);
         self.save = None;
         self.save_backoff.reset();
+        self.reloads = 0;
         self.last_error = None;
+        let shown = self.edits.saved(save.changes);
+        self.confirm(shown);
         self.reply_to_saves();
     }
 
@@ -405,65 +447,110 @@ impl<E> SessionState<E> {
     ) -> Option<Duration> {
         self.fail(error);
         if failure == Failure::Transient {
+            self.writes.save_delayed(error);
             return Some(self.save_backoff.start(now, &self.options, self.jitter));
         }
         self.save = None;
         self.save_backoff.reset();
         self.blocked_by = Some(error.clone());
+        self.refuse_sent();
         None
     }
 
-    pub fn write_succeeded(&mut self) {
+    /// Takes back the messages that were sent and cannot be saved, unless a reload may help.
+    pub(super) fn refuse_sent(&mut self) {
+        let Some(error) = self.blocked_by.clone() else {
+            return;
+        };
+        if self.has_conflict() && self.can_reload() {
+            return;
+        }
+        let edits = &self.edits;
+        let refused = self.writes.refuse(
+            &error,
+            |write| matches!(write, PendingWrite::Message { id, is_sent: true, .. } if edits.contains(*id)),
+        );
+        if refused.is_empty() {
+            return;
+        }
+        for id in refused {
+            self.edits
+                .take_back(id, Arc::make_mut(&mut self.agent_state));
+        }
+        if self.edits.is_empty() && self.lost_by_reload <= self.saved {
+            // It is again what was loaded or saved.
+            self.saved = self.changes;
+            self.changed_at = None;
+            self.blocked_by = None;
+        }
+    }
+
+    /// Whether a reload loses nothing, or the application allows it.
+    fn can_reload(&self) -> bool {
+        const MOST: u32 = 16;
+        let loses_nothing = self.lost_by_reload <= self.saved;
+        (loses_nothing || self.options.on_conflict == OnConflict::Reload) && self.reloads < MOST
+    }
+
+    /// Records that something was written, and that callers may get their replies.
+    pub fn stored(&mut self) {
         self.last_error = None;
-        self.finish_write(None);
         self.reply_to_saves();
     }
 
-    /// Returns the time until the retry, if there is one. A write that failed permanently is put
-    /// aside, because those behind it have to be stored.
+    /// Returns the time until the retry, if there is one.
     pub fn write_failed(
         &mut self,
+        write: &PendingWrite,
         error: &SessionError<E>,
         failure: Failure,
         now: Instant,
     ) -> Option<Duration> {
+        match write {
+            // They are not in the queue, and made again later anyway.
+            PendingWrite::RenewRun(_) => {
+                let delay = self.options.backoff(1, self.jitter);
+                self.runs.retry_at(now + delay);
+                return Some(delay);
+            }
+            PendingWrite::Draft { id, .. } if !self.writes.is_first(write) => {
+                let delay = self.options.draft_interval.unwrap_or_default();
+                let delay = delay.max(self.options.backoff(1, self.jitter));
+                self.drafts.failed(*id, now + delay);
+                return Some(delay);
+            }
+            _ => {}
+        }
         self.fail(error);
         if failure == Failure::Transient {
-            return Some(self.write_backoff.start(now, &self.options, self.jitter));
+            self.writes.delayed(error);
+            let backoff = &mut self.writes.backoff;
+            return Some(backoff.start(now, &self.options, self.jitter));
         }
         self.interrupted = None;
-        self.finish_write(Some(error.clone()));
+        self.writes.refused(error);
         None
     }
 
-    fn finish_write(&mut self, refused: Option<SessionError<E>>) {
-        if let Some(write) = self.writes.pop_front() {
-            self.refused.retain(|(earlier, _)| !write.replaces(earlier));
-            self.refused.extend(refused.map(|error| (write, error)));
-        }
-        self.written += 1;
-        self.write_backoff.reset();
-    }
-
-    /// Replaces the agent state by the loaded one. Returns its revision, and the old state if it
-    /// had unsaved changes; `None` if no caller waits for it any more.
+    /// Replaces the agent state by the loaded one, and makes again what can be made again. Returns
+    /// the revision, and the old state if it had changes that are lost; `None` if no caller waits for
+    /// it any more.
     pub fn reload_succeeded(
         &mut self,
         loaded: Loaded,
         now: Instant,
         has_handles: bool,
     ) -> Option<(Revision, Option<Arc<State>>)> {
-        if !self.must_reload(self.shutting_down || !has_handles) {
+        if !self.must_reload(self.is_shutting_down() || !has_handles) {
             return None;
         }
-        let mut unsaved = None;
+        self.reloads += 1;
+        let mut lost = None;
         match loaded {
             Loaded::Saved { state, revision } => {
-                unsaved = self.unsaved();
+                lost = (self.lost_by_reload > self.saved).then(|| Arc::clone(&self.agent_state));
                 let error = SessionError::Conflict { current: revision };
-                self.resolve_saves(|state, waiting| {
-                    (waiting.changes > state.saved).then(|| Err(error.clone()))
-                });
+                self.waiting_saves.fail_after(self.saved, &error);
                 // Keep what is never stored.
                 self.agent_state = Arc::new(State {
                     agent_id: self.agent_state.agent_id.clone(),
@@ -474,6 +561,8 @@ impl<E> SessionState<E> {
                 self.saved = self.changes;
                 self.changed_at = None;
                 self.expect = Expect::Revision(revision);
+                self.display_undisplayed();
+                self.edit_again(now);
             }
             // There is nothing to load, so the own state is saved.
             Loaded::Nothing => self.save_again(Expect::NOTHING, now),
@@ -488,17 +577,37 @@ impl<E> SessionState<E> {
         // The other process may have changed the flag.
         self.interrupted = None;
         for waiting in self.waiting_reloads.drain(..) {
-            reply(waiting, Ok(unsaved.clone()));
+            reply(Some(waiting), Ok(lost.clone()));
         }
         self.reply_to_saves();
-        Some((self.revision(), unsaved))
+        Some((self.revision(), lost))
+    }
+
+    /// Makes changes again on a state that was loaded.
+    fn edit_again(&mut self, now: Instant) {
+        let changes = &mut self.changes;
+        let next = || {
+            *changes += 1;
+            *changes
+        };
+        let state = Arc::make_mut(&mut self.agent_state);
+        // A process that was killed may have sent its save before.
+        let is_unknown = |id: &Uuid| state.messages.position(*id).is_none();
+        let (unknown, mut known) = std::mem::take(&mut self.unknown)
+            .into_iter()
+            .partition::<Vec<_>, _>(is_unknown);
+        self.unknown = unknown;
+        known.extend(self.edits.apply_again(state, next));
+        if self.changes > self.saved {
+            self.changed_at = Some(now);
+        }
+        self.confirm(known);
     }
 
     /// Marks the agent state as changed.
     fn save_again(&mut self, expect: Expect, now: Instant) {
         self.expect = expect;
-        self.changes += 1;
-        let _ = self.changed_at.get_or_insert(now);
+        self.count_change(now);
     }
 
     /// Returns the time until the retry, if there is one.
@@ -510,13 +619,15 @@ impl<E> SessionState<E> {
     ) -> Option<Duration> {
         self.last_error = Some(error.clone());
         for waiting in self.waiting_reloads.drain(..) {
-            reply(waiting, Err(error.clone()));
+            reply(Some(waiting), Err(error.clone()));
         }
-        if failure == Failure::Transient && self.must_reload(self.shutting_down) {
+        if failure == Failure::Transient && self.must_reload(self.is_shutting_down()) {
+            self.writes.save_delayed(error);
             return Some(self.save_backoff.start(now, &self.options, self.jitter));
         }
         if self.blocked_by.is_some() {
             self.blocked_by = Some(error.clone());
+            self.refuse_sent();
         }
         None
     }
@@ -524,16 +635,18 @@ impl<E> SessionState<E> {
     /// Ends the session, even if something is not stored. Returns the agent state if it has unsaved
     /// changes.
     pub fn end(&mut self) -> Option<Arc<State>> {
-        self.aborted = !self.ended;
-        self.ended = true;
-        self.fail_saves(&SessionError::Ended);
+        if self.life != Life::Ended {
+            self.life = Life::Aborted;
+        }
+        self.runs.cancel();
+        self.waiting_saves.fail(&SessionError::Ended);
         self.waiting_reloads.clear();
         self.unsaved()
     }
 
     pub fn reply_to_shutdowns(&mut self) {
         for waiting in std::mem::take(&mut self.waiting_shutdowns) {
-            reply(waiting, self.outcome());
+            reply(Some(waiting), self.outcome());
         }
     }
 
@@ -542,13 +655,12 @@ impl<E> SessionState<E> {
         if let Some(error) = &self.blocked_by {
             return Err(error.clone());
         }
-        if self.aborted && self.is_pending() {
+        if self.life == Life::Aborted && self.is_pending() {
             return Err(self.last_error().unwrap_or(SessionError::Ended));
         }
-        match self.refused.first() {
-            Some((_, error)) => Err(error.clone()),
-            None => Ok(()),
-        }
+        self.writes
+            .refused_by()
+            .map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// The agent state, if it has unsaved changes.
@@ -558,27 +670,12 @@ impl<E> SessionState<E> {
 
     /// The messages whose display messages are not stored.
     pub fn unsaved_messages(&self) -> Vec<UnsavedMessage<E>> {
-        let refused = self
-            .refused
-            .iter()
-            .map(|(write, error)| (write, Some(error)));
-        let writes = self.writes.iter().map(|write| (write, None));
-        let messages = refused
-            .chain(writes)
-            .filter_map(|(write, error)| match &**write {
-                PendingWrite::Message { id, message } => Some(UnsavedMessage {
-                    message_id: *id,
-                    message: message.clone(),
-                    error: error.cloned(),
-                }),
-                PendingWrite::Title(_) | PendingWrite::Interrupted(_) => None,
-            });
-        messages.collect()
+        self.writes.unsaved_messages()
     }
 
     /// The last failure since something was stored, or the first permanent one.
     pub fn last_error(&self) -> Option<SessionError<E>> {
-        let refused = self.refused.first().map(|(_, error)| error);
+        let refused = self.writes.refused_by();
         self.last_error.as_ref().or(refused).cloned()
     }
 
@@ -590,6 +687,11 @@ impl<E> SessionState<E> {
         }
     }
 
+    /// Whether the stored state is gone, with the conversation that had it.
+    pub fn is_other_conversation(&self, current: Revision) -> bool {
+        current == Revision(0) && self.revision() > Revision(0)
+    }
+
     fn has_conflict(&self) -> bool {
         matches!(self.blocked_by, Some(SessionError::Conflict { .. }))
     }
@@ -598,59 +700,40 @@ impl<E> SessionState<E> {
     /// reports the conflict instead, because no caller would see what was replaced.
     fn must_reload(&mut self, is_ending: bool) -> bool {
         self.waiting_reloads.retain(|reply| !reply.is_closed());
-        let on_conflict = self.options.on_conflict == OnConflict::Reload && self.has_conflict();
-        on_conflict && !is_ending || !self.waiting_reloads.is_empty()
+        let on_conflict = self.options.on_conflict == OnConflict::Reload && !is_ending
+            || self.has_sent() && self.can_reload();
+        on_conflict && self.has_conflict() || !self.waiting_reloads.is_empty()
     }
 
     /// Allows another save after a permanent failure. A conflict stays until a reload.
-    fn unblock(&mut self) {
+    pub(super) fn unblock(&mut self) {
         if !self.has_conflict() {
             self.blocked_by = None;
         }
     }
 
     /// Retries now, because a caller waits.
-    fn skip_backoff(&mut self) {
+    pub(super) fn skip_backoff(&mut self) {
         self.save_backoff.until = None;
-        self.write_backoff.until = None;
+        self.writes.backoff.until = None;
     }
 
     /// Records a failure and replies with it.
     fn fail(&mut self, error: &SessionError<E>) {
         self.last_error = Some(error.clone());
-        self.fail_saves(error);
-    }
-
-    fn fail_saves(&mut self, error: &SessionError<E>) {
-        self.resolve_saves(|_, _| Some(Err(error.clone())));
+        self.waiting_saves.fail(error);
     }
 
     /// Replies to the callers whose changes and writes are stored, or will not be.
     fn reply_to_saves(&mut self) {
-        self.resolve_saves(|state, waiting| {
-            if waiting.changes > state.saved {
-                state.blocked_by.clone().map(Err)
+        let (saved, written, revision) = (self.saved, self.writes.written, self.revision());
+        let blocked_by = self.blocked_by.as_ref();
+        self.waiting_saves.resolve(|changes, writes| {
+            if changes > saved {
+                blocked_by.cloned().map(Err)
             } else {
-                (waiting.writes <= state.written).then(|| Ok(state.revision()))
+                (writes <= written).then_some(Ok(revision))
             }
         });
     }
-
-    /// Replies to the callers for whom there is a result. The others keep waiting.
-    fn resolve_saves(
-        &mut self,
-        result: impl Fn(&Self, &WaitingSave<E>) -> Option<Result<Revision, SessionError<E>>>,
-    ) {
-        for waiting in std::mem::take(&mut self.waiting_saves) {
-            match result(self, &waiting) {
-                Some(result) => reply(waiting.reply, result),
-                None => self.waiting_saves.push(waiting),
-            }
-        }
-    }
-}
-
-/// A caller who stopped waiting misses the reply.
-fn reply<T, E>(reply: Reply<T, E>, result: Result<T, SessionError<E>>) {
-    drop(reply.send(result));
 }

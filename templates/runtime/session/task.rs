@@ -11,19 +11,21 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::super::persistence::{Expect, Failure, LoadContext, PersistContext, SessionPersistence};
-use super::super::state::State;
+use super::super::persistence::{Failure, LoadContext, PersistContext, SessionPersistence};
 use super::registry::{Registry, Turn};
-use super::state::{PendingWrite, Save, SessionState, Step};
+use super::saves::Save;
+use super::state::{Found, SessionState, Step};
+use super::writer::is_missing;
+use super::writes::PendingWrite;
 use super::{AgentPersistence, SessionError, SessionEvent};
 
 /// What the handles of a session share with its task.
 pub(super) struct Session<P: SessionPersistence> {
     pub context: LoadContext,
     pub owner: P::Owner,
-    scope: Arc<P::Scope>,
+    pub scope: Arc<P::Scope>,
     pub registry: Arc<Registry<P>>,
-    state: Mutex<SessionState<P::Error>>,
+    state: Mutex<SessionState<P::DisplayMessage, P::Error>>,
     /// Not inside of `state`, so that a change may drop a handle.
     pub handles: AtomicUsize,
     /// Wakes the task when there is something to do.
@@ -42,12 +44,12 @@ impl<P: SessionPersistence> Session<P> {
         scope: Arc<P::Scope>,
         owner: P::Owner,
         context: LoadContext,
-        loaded: (State, Expect),
+        found: Found,
     ) -> Arc<Self> {
         let options = Arc::clone(&registry.options);
         let jitter = context.conversation_id.as_bytes()[15];
         let phase = registry.next_phase();
-        let state = SessionState::new(options, phase, jitter, loaded, Instant::now());
+        let state = SessionState::new(options, phase, jitter, found, Instant::now());
         Arc::new(Self {
             context,
             owner,
@@ -67,7 +69,7 @@ impl<P: SessionPersistence> Session<P> {
     }
 
     /// A change that panicked was counted before, so the state is consistent after a panic.
-    pub fn state(&self) -> MutexGuard<'_, SessionState<P::Error>> {
+    pub fn state(&self) -> MutexGuard<'_, SessionState<P::DisplayMessage, P::Error>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,6 +92,12 @@ impl<P: SessionPersistence> Session<P> {
         end
     }
 
+    /// Ends the session, because its conversation is gone.
+    pub fn delete(&self) {
+        self.state().delete(&SessionError::Ended);
+        self.wake.notify_one();
+    }
+
     /// Retries without a long delay.
     pub fn retry_soon(&self) {
         if self.state().retry_soon(Instant::now()) {
@@ -110,7 +118,12 @@ impl<P: SessionPersistence> Session<P> {
         events.subscribe()
     }
 
-    fn emit(&self, event: SessionEvent<P::DisplayMessage, P::Error>) {
+    pub fn has_subscribers(&self) -> bool {
+        self.events().is_some()
+    }
+
+    /// The state may be locked.
+    pub fn emit(&self, event: SessionEvent<P::DisplayMessage, P::Error>) {
         if let Some(events) = &*self.events() {
             // All subscribers may be gone.
             drop(events.send(Arc::new(event)));
@@ -133,45 +146,31 @@ impl<P: SessionPersistence> Session<P> {
     }
 
     async fn write(&self, write: &PendingWrite) {
-        let (storage, scope, context) = (&self.registry.persistence, &self.scope, &self.context);
-        let result = match write {
-            PendingWrite::Message { id, message } => {
-                let call = storage.save_message(scope, context, *id, message);
-                let items = self.in_time(call).await;
-                items.map(|items| Some((*id, items)))
-            }
-            PendingWrite::Title(title) => {
-                let call = storage.set_title(scope, context, title);
-                self.in_time(call).await.map(|()| None)
-            }
-            PendingWrite::Interrupted(interrupted) => {
-                let call = storage.set_interrupted(scope, context, *interrupted);
-                self.in_time(call).await.map(|()| None)
-            }
-        };
-        match result {
-            Ok(message) => {
+        let delivery = write.message_id().map(|id| self.state().delivery(id));
+        let delivery = delivery.unwrap_or_default();
+        match self.make(write, delivery).await {
+            Ok(written) => {
                 self.registry.storage_works();
                 // Counts and emits before it replies to the caller.
                 let mut state = self.state();
-                if let Some((message_id, items)) = message {
+                if write.message_id().is_some() {
                     self.registry.count_message();
-                    self.emit(SessionEvent::Displayed { message_id, items });
                 }
-                state.write_succeeded();
+                if let Some(event) = state.apply(write, &written, delivery, Instant::now()) {
+                    self.emit(event);
+                }
+                state.written(write, written);
             }
+            Err(error) if self.is_deleted(write, &error).await => self.state().delete(&error),
             Err(error) => {
                 let failure = failure::<P>(&error);
-                let retry_in = self.state().write_failed(&error, failure, Instant::now());
+                let retry_in = self
+                    .state()
+                    .write_failed(write, &error, failure, Instant::now());
                 if retry_in.is_none() && write.message_id().is_some() {
                     self.registry.count_refused_message();
                 }
-                let what = match write {
-                    PendingWrite::Message { .. } => "a display message was not stored",
-                    PendingWrite::Title(_) => "the title was not stored",
-                    PendingWrite::Interrupted(_) => "the interrupted flag was not stored",
-                };
-                self.report(what, error, retry_in, write.message_id());
+                self.report(write.failure(), error, retry_in, write.message_id());
             }
         }
     }
@@ -197,6 +196,7 @@ impl<P: SessionPersistence> Session<P> {
                 });
                 state.save_succeeded(&save, revision);
             }
+            Err(error) if is_missing::<P>(&error) => self.state().delete(&error),
             Err(error) => self.save_failed(error),
         }
     }
@@ -204,6 +204,9 @@ impl<P: SessionPersistence> Session<P> {
     fn save_failed(&self, error: SessionError<P::Error>) {
         let failure = failure::<P>(&error);
         let error = match failure {
+            Failure::Conflict { current } if self.state().is_other_conversation(current) => {
+                return self.state().delete(&error);
+            }
             Failure::Conflict { current } => SessionError::Conflict { current },
             Failure::Permanent | Failure::Transient => error,
         };
@@ -268,6 +271,7 @@ impl<P: SessionPersistence> Session<P> {
                 );
                 self.emit(SessionEvent::Reloaded { revision, unsaved });
             }
+            Err(error) if is_missing::<P>(&error) => self.state().delete(&error),
             Err(error) => {
                 let failure = failure::<P>(&error);
                 let retry_in = self.state().reload_failed(&error, failure, Instant::now());
@@ -277,7 +281,7 @@ impl<P: SessionPersistence> Session<P> {
     }
 
     /// The result of a call of the storage, unless it takes too long.
-    async fn in_time<T>(
+    pub async fn in_time<T>(
         &self,
         call: impl Future<Output = Result<T, P::Error>> + Send,
     ) -> Result<T, SessionError<P::Error>> {
@@ -303,15 +307,18 @@ impl<P: SessionPersistence> Session<P> {
         }
         let conversation_id = self.context.conversation_id;
         self.registry.count_failure(conversation_id, &error);
-        self.emit(SessionEvent::Failed {
-            message_id,
-            error,
-            retry_in,
+        self.emit(match error {
+            SessionError::Conflict { current } => SessionEvent::Conflict { current },
+            error => SessionEvent::Failed {
+                message_id,
+                error,
+                retry_in,
+            },
         });
     }
 }
 
-fn failure<P: SessionPersistence>(error: &SessionError<P::Error>) -> Failure {
+pub(super) fn failure<P: SessionPersistence>(error: &SessionError<P::Error>) -> Failure {
     match error {
         SessionError::Storage(error) => P::failure(error),
         SessionError::TimedOut => Failure::Transient,
@@ -358,9 +365,10 @@ type TurnResult<'a, P> = Result<Turn<'a>, SessionError<<P as AgentPersistence>::
 impl<P: SessionPersistence> Drop for SessionTask<P> {
     fn drop(&mut self) {
         let session = &self.0;
-        let (unsaved, messages) = {
+        let (unsaved, messages, deleted) = {
             let mut state = session.state();
-            (state.end(), state.unsaved_messages().len())
+            let unsaved = state.end();
+            (unsaved, state.unsaved_messages().len(), state.is_deleted())
         };
         let conversation_id = session.context.conversation_id;
         if unsaved.is_some() || messages > 0 {
@@ -371,7 +379,7 @@ impl<P: SessionPersistence> Drop for SessionTask<P> {
             );
         }
         session.registry.release(&session.owner, conversation_id);
-        session.emit(SessionEvent::Ended { unsaved });
+        session.emit(SessionEvent::Ended { unsaved, deleted });
         *session.events() = None;
         session.state().reply_to_shutdowns();
     }

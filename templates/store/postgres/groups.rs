@@ -12,7 +12,7 @@
 
 use super::super::ConversationOrder;
 use super::super::page::Bound;
-use super::rows::{conversation_columns, display_message_columns};
+use super::rows::{conversation_columns, display_message_columns, run_columns};
 
 /// The statement for a page of conversations.
 ///
@@ -214,6 +214,68 @@ pub(super) const AGENT_STATE: &str = r#"
         ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid
     JOIN {{ agent_messages }} AS m
         ON m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.epoch = s.epoch"#;
+
+pub(super) const CHANGES: &str = concat!("SELECT ", display_message_columns!(), r#"
+    FROM (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $5 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AS o
+    LEFT JOIN LATERAL (
+        (
+            SELECT "#, display_message_columns!(), r#"
+            FROM {{ display_messages }} AS m
+            WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid
+              AND m.changed = 0 AND m.sequence > $3::bigint
+            ORDER BY m.sequence LIMIT $4::bigint
+        )
+        UNION ALL
+        (
+            SELECT "#, display_message_columns!(), r#"
+            FROM {{ display_messages }} AS m
+            WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid
+              AND m.changed > $2::bigint
+            ORDER BY m.changed, m.sequence LIMIT $4::bigint
+        )
+    ) AS m ON TRUE
+    ORDER BY m.changed, m.sequence LIMIT $4::bigint"#);
+
+pub(super) const LAST_CHANGE: &str = r#"
+    SELECT c.last_change, c.next_sequence FROM {{ conversations }} AS c
+    CROSS JOIN LATERAL (
+        SELECT FROM {{ group.table }} AS g
+        WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+    ) AS g
+    WHERE c.id = $1::uuid
+    ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#;
+
+pub(super) const RUN: &str = concat!("SELECT ", run_columns!(), r#"
+    FROM (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AS o
+    JOIN {{ runs }} AS r ON r.{{ owner }} = o.group_member AND r.conversation_id = $1::uuid"#);
+
+pub(super) const UNFINISHED_RUNS: &str = concat!("SELECT ", run_columns!(), r#"
+    FROM (
+        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $1
+    ) AS o
+    CROSS JOIN LATERAL (
+        SELECT "#, run_columns!(), r#" FROM {{ runs }} AS r
+        WHERE r.{{ owner }} = o.group_member AND r.status IN ('running', 'waiting')
+        ORDER BY r.started_at DESC LIMIT 1000
+    ) AS r
+    ORDER BY r.started_at DESC LIMIT 1000"#);
 
 pub(super) const HEADER: &str = r#"
     SELECT s.data

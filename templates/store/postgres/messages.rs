@@ -8,12 +8,12 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::{
-    DisplayMessage, Error, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus,
+    Delivery, DisplayMessage, Error, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus,
 };
 use super::super::page::Bound;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::lease::{Lease, in_time};
-use super::rows::{display_message_columns, joined_display_message};
+use super::rows::{display_message_columns, joined_display_message, named};
 use super::{Store, UNIQUE_VIOLATION, code, now, retry, timestamp};
 use crate::sagents::Timestamp;
 
@@ -24,44 +24,12 @@ impl Store {
         conversation_id: Uuid,
         message: &NewDisplayMessage,
     ) -> Result<DisplayMessage> {
-        const APPEND: &str = concat!(r#"
-            WITH conversation AS (
-                UPDATE {{ conversations }} AS c
-                SET next_sequence = c.next_sequence + 1,
-                    updated_at = greatest(c.updated_at, $10::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $11 AND {% endif %}c.id = $1::uuid
-                RETURNING c.id, c.next_sequence - 1 AS sequence, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
-            )
-            INSERT INTO {{ display_messages }} AS m
-                (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
-                 tool_call_id, status, inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-            SELECT c.id, c.sequence, $2::uuid, $3::integer, $4::text, $5::text, $6::text, $7::jsonb,
-                   $8::text, $9::text, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
-            FROM conversation AS c
-            RETURNING "#, display_message_columns!());
-
-        retry(|| async {
+        let stored: DisplayMessage = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
-            let appended = sqlx::query_as(APPEND)
-                .bind(conversation_id)
-                .bind(message.message_id)
-                .bind(message.item)
-                .bind(message.role.as_str())
-                .bind(message.content_type.as_str())
-                .bind(&message.content)
-                .bind(Json(&message.metadata))
-                .bind(&message.tool_call_id)
-                .bind(message.status.map(ToolStatus::as_str))
-                .bind(now())
-{%- if owner.is_some() %}
-                .bind(owner.id())
-{%- endif %}
-                .fetch_optional(lease.connection())
-                .await;
-            let stored = match appended {
+            let connection = lease.connection();
+            let stored = match append(connection, owner, conversation_id, message, Delivery::Stored).await {
                 // The item exists, and the statement was undone.
                 Err(error) if code(&error).as_deref() == Some(UNIQUE_VIOLATION) => {
-                    let connection = lease.connection();
                     let stored = stored_item(connection, owner, conversation_id, message).await?;
                     stored.ok_or(Error::Database(error))
                 }
@@ -70,58 +38,21 @@ impl Store {
             lease.end();
             stored
         })
-        .await
+        .await?;
+        self.announce(conversation_id, stored.changed).await;
+        Ok(stored)
     }
 
-    /// Appends items of one message; those that exist are returned as they are.
-    pub(crate) async fn append_display_messages(
+    /// Stores the items of one message. Those that exist are returned as they are, except texts that
+    /// are not finished, which are replaced, or deleted if the message does not have them any more.
+    pub(crate) async fn save_items(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
+        message_id: Uuid,
         messages: &[NewDisplayMessage],
+        delivery: Delivery,
     ) -> Result<Vec<DisplayMessage>> {
-        // Only missing items take a sequence, and the conversation is touched only if there are
-        // any. If a concurrent writer inserts one of them first, the unique key undoes this
-        // statement, and the next attempt finds that item.
-        const APPEND: &str = concat!(r#"
-            WITH present AS (
-                SELECT "#, display_message_columns!(), r#"
-                FROM {{ display_messages }} AS m
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1::uuid
-                  AND m.message_id = $2::uuid AND m.item = ANY ($3::integer[])
-            ), missing AS (
-                SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id,
-                       n.status, row_number() OVER (ORDER BY n.item) AS place
-                FROM unnest(
-                    $3::integer[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[],
-                    $9::text[]
-                ) AS n (item, role, content_type, content, metadata, tool_call_id, status)
-                WHERE n.item NOT IN (SELECT m.item FROM present AS m)
-            ), conversation AS (
-                UPDATE {{ conversations }} AS c
-                SET next_sequence = c.next_sequence + (SELECT count(*) FROM missing),
-                    updated_at = greatest(c.updated_at, $10::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $11 AND {% endif %}c.id = $1::uuid
-                  AND EXISTS (SELECT FROM missing)
-                RETURNING c.id, c.updated_at,
-                          c.next_sequence - (SELECT count(*) FROM missing) - 1 AS last_sequence{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
-            ), inserted AS (
-                INSERT INTO {{ display_messages }} AS m
-                    (conversation_id, sequence, message_id, item, role, content_type, content,
-                     metadata, tool_call_id, status, inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-                SELECT c.id, c.last_sequence + n.place, $2::uuid, n.item, n.role, n.content_type,
-                       n.content, n.metadata, n.tool_call_id, n.status, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
-                FROM conversation AS c, missing AS n
-                RETURNING "#, display_message_columns!(), r#"
-            )
-            SELECT "#, display_message_columns!(), r#" FROM present AS m
-            UNION ALL
-            SELECT "#, display_message_columns!(), r#" FROM inserted AS m
-            ORDER BY item"#);
-
-        let [first, ..] = messages else {
-            return Ok(Vec::new());
-        };
         let items: Vec<_> = messages.iter().map(|new| new.item).collect();
         let roles: Vec<_> = messages.iter().map(|new| new.role.as_str()).collect();
         let types: Vec<_> = messages.iter().map(|new| new.content_type.as_str()).collect();
@@ -129,11 +60,23 @@ impl Store {
         let metadata: Vec<_> = messages.iter().map(|new| Json(&new.metadata)).collect();
         let calls: Vec<_> = messages.iter().map(|new| new.tool_call_id.as_deref()).collect();
         let statuses: Vec<_> = messages.iter().map(|new| new.status.map(ToolStatus::as_str)).collect();
-        retry(|| async {
+        let stored: Vec<DisplayMessage> = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
-            let stored: Vec<DisplayMessage> = sqlx::query_as(APPEND)
+            // A draft exists, except for the first time.
+            if let ([message], true) = (messages, delivery != Delivery::Draft) {
+                let connection = lease.connection();
+                match append(connection, owner, conversation_id, message, delivery).await {
+                    // It exists.
+                    Err(error) if code(&error).as_deref() == Some(UNIQUE_VIOLATION) => {}
+                    appended => {
+                        lease.end();
+                        return Ok(vec![appended?.ok_or(Error::NotFound)?]);
+                    }
+                }
+            }
+            let stored = sqlx::query_as(SAVE)
                 .bind(conversation_id)
-                .bind(first.message_id)
+                .bind(message_id)
                 .bind(&items)
                 .bind(&roles)
                 .bind(&types)
@@ -142,18 +85,106 @@ impl Store {
                 .bind(&calls)
                 .bind(&statuses)
                 .bind(now())
+                .bind(delivery.as_stored())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
                 .fetch_all(lease.connection())
                 .await?;
             lease.end();
-            if stored.is_empty() {
-                return Err(Error::NotFound);
-            }
             Ok(stored)
         })
-        .await
+        .await?;
+        match stored.iter().map(|row| row.changed).max() {
+            Some(number) => self.announce(conversation_id, number).await,
+            None => drop(self.get_conversation({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id).await?),
+        }
+        Ok(stored)
+    }
+
+    pub(crate) async fn unsettled_messages(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+    ) -> Result<Vec<(Uuid, Delivery)>> {
+        const SELECT: &str = r#"
+            SELECT m.message_id, m.delivery FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1::uuid
+              AND m.delivery IN ('draft', 'unsaved')"#;
+
+        let mut rows: Vec<(Uuid, String)> = sqlx::query_as(SELECT)
+            .bind(conversation_id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        // A message may have several items.
+        rows.sort();
+        rows.dedup();
+        let read = |(id, delivery): &(Uuid, String)| Ok((*id, named("delivery", delivery)?));
+        rows.iter().map(read).collect()
+    }
+
+    pub(crate) async fn settle_messages(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+        messages: &[(Uuid, Delivery)],
+    ) -> Result<Vec<DisplayMessage>> {
+        // What is stored now and was unsaved keeps its number: readers need not get it again.
+        const SETTLE: &str = concat!(r#"
+            WITH conversation AS (
+                UPDATE {{ conversations }} AS c
+                SET last_change = c.last_change + 1,
+                    updated_at = greatest(c.updated_at, $4::timestamptz)
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1::uuid
+                RETURNING c.id, c.last_change
+            ), settled AS (
+                UPDATE {{ display_messages }} AS m
+                SET delivery = n.delivery,
+                    changed = CASE
+                        WHEN m.delivery = 'unsaved' AND n.delivery IS NULL THEN m.changed
+                        ELSE c.last_change
+                    END
+                FROM conversation AS c,
+                     unnest($2::uuid[], $3::text[]) AS n (message_id, delivery)
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = c.id
+                  AND m.message_id = n.message_id
+                  AND CASE m.delivery
+                      WHEN 'unsaved' THEN coalesce(n.delivery, 'unknown') = 'unknown'
+                      WHEN 'unknown' THEN n.delivery IS NULL
+                      WHEN 'draft' THEN n.delivery = 'interrupted'
+                      ELSE FALSE
+                  END
+                RETURNING "#, display_message_columns!(), r#"
+            )
+            SELECT "#, display_message_columns!(), r#"
+            FROM settled AS m, conversation AS c WHERE m.changed = c.last_change
+            ORDER BY m.sequence"#);
+
+        let ids: Vec<_> = messages.iter().map(|(id, _)| *id).collect();
+        let deliveries: Vec<_> = messages.iter().map(|(_, delivery)| delivery.as_stored()).collect();
+        let settled: Vec<DisplayMessage> = retry(|| async {
+            let mut lease = self.lease(owner, conversation_id).await?;
+            let settled = sqlx::query_as(SETTLE)
+                .bind(conversation_id)
+                .bind(&ids)
+                .bind(&deliveries)
+                .bind(now())
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_all(lease.connection())
+                .await?;
+            lease.end();
+            Ok(settled)
+        })
+        .await?;
+        if let Some(row) = settled.first() {
+            self.announce(conversation_id, row.changed).await;
+        }
+        Ok(settled)
     }
 
     pub(crate) async fn load_display_messages(
@@ -312,6 +343,120 @@ impl Store {
         lease.end();
         Ok(found)
     }
+}
+
+/// Stores the items of a message. Only missing ones take a sequence, and the conversation is touched
+/// only if something changes. If a concurrent writer inserts one of them first, the unique key undoes
+/// the statement, and the next attempt finds that item.
+const SAVE: &str = concat!(r#"
+    WITH present AS (
+        SELECT "#, display_message_columns!(), r#"
+        FROM {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
+          AND m.message_id = $2::uuid
+    ), new AS (
+        SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id, n.status
+        FROM unnest(
+            $3::integer[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[],
+            $9::text[]
+        ) AS n (item, role, content_type, content, metadata, tool_call_id, status)
+        WHERE coalesce($11::text, '') <> 'draft' OR NOT EXISTS (
+            SELECT FROM present AS m
+            WHERE coalesce(m.delivery, '') NOT IN ('draft', 'interrupted')
+        )
+    ), missing AS (
+        SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id,
+               n.status, row_number() OVER (ORDER BY n.item) AS place
+        FROM new AS n WHERE n.item NOT IN (SELECT m.item FROM present AS m)
+    ), conversation AS (
+        UPDATE {{ conversations }} AS c
+        SET next_sequence = c.next_sequence + (SELECT count(*) FROM missing),
+            last_change = c.last_change + 1,
+            updated_at = greatest(c.updated_at, $10::timestamptz)
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid
+          AND (
+              EXISTS (SELECT FROM missing) OR EXISTS (
+                  SELECT FROM present AS m WHERE m.delivery IN ('draft', 'interrupted')
+              )
+          )
+        RETURNING c.id, c.updated_at, c.last_change,
+                  c.next_sequence - (SELECT count(*) FROM missing) - 1 AS last_sequence{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+    ), inserted AS (
+        INSERT INTO {{ display_messages }} AS m
+            (conversation_id, sequence, message_id, item, role, content_type, content,
+             metadata, tool_call_id, status, inserted_at, changed, delivery{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        SELECT c.id, c.last_sequence + n.place, $2::uuid, n.item, n.role, n.content_type,
+               n.content, n.metadata, n.tool_call_id, n.status, c.updated_at, c.last_change,
+               $11::text{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+        FROM conversation AS c, missing AS n
+        RETURNING "#, display_message_columns!(), r#"
+    ), replaced AS (
+        UPDATE {{ display_messages }} AS m
+        SET role = n.role, content_type = n.content_type, content = n.content,
+            metadata = n.metadata, tool_call_id = n.tool_call_id, status = n.status,
+            changed = c.last_change, delivery = $11::text
+        FROM conversation AS c, new AS n
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id
+          AND m.message_id = $2::uuid AND m.item = n.item
+          AND m.delivery IN ('draft', 'interrupted')
+        RETURNING "#, display_message_columns!(), r#"
+    ), deleted AS (
+        DELETE FROM {{ display_messages }} AS m USING conversation AS c
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id
+          AND m.message_id = $2::uuid AND m.item <> ALL ($3::integer[])
+          AND m.delivery IN ('draft', 'interrupted')
+        RETURNING m.item
+    )
+    SELECT "#, display_message_columns!(), r#" FROM present AS m
+    WHERE m.item NOT IN (SELECT n.item FROM replaced AS n)
+      AND m.item NOT IN (SELECT n.item FROM deleted AS n)
+    UNION ALL
+    SELECT "#, display_message_columns!(), r#" FROM replaced AS m
+    UNION ALL
+    SELECT "#, display_message_columns!(), r#" FROM inserted AS m
+    ORDER BY item"#);
+
+/// Appends an item, or returns nothing if there is no such conversation.
+async fn append(
+    connection: &mut PgConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    message: &NewDisplayMessage,
+    delivery: Delivery,
+) -> sqlx::Result<Option<DisplayMessage>> {
+    const APPEND: &str = concat!(r#"
+        WITH conversation AS (
+            UPDATE {{ conversations }} AS c
+            SET next_sequence = c.next_sequence + 1, last_change = c.last_change + 1,
+                updated_at = greatest(c.updated_at, $10::timestamptz)
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid
+            RETURNING c.id, c.next_sequence - 1 AS sequence, c.last_change, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+        )
+        INSERT INTO {{ display_messages }} AS m
+            (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
+             tool_call_id, status, inserted_at, changed, delivery{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        SELECT c.id, c.sequence, $2::uuid, $3::integer, $4::text, $5::text, $6::text, $7::jsonb,
+               $8::text, $9::text, c.updated_at, c.last_change, $11::text{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+        FROM conversation AS c
+        RETURNING "#, display_message_columns!());
+
+    sqlx::query_as(APPEND)
+        .bind(conversation_id)
+        .bind(message.message_id)
+        .bind(message.item)
+        .bind(message.role.as_str())
+        .bind(message.content_type.as_str())
+        .bind(&message.content)
+        .bind(Json(&message.metadata))
+        .bind(&message.tool_call_id)
+        .bind(message.status.map(ToolStatus::as_str))
+        .bind(now())
+        .bind(delivery.as_stored())
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_optional(connection)
+        .await
 }
 
 /// The item, if it is stored.

@@ -11,7 +11,7 @@ use uuid::Uuid;
 {%- endif %}
 
 use super::super::display_message::is_error;
-use super::super::{Conversation, DisplayMessage};
+use super::super::{Conversation, DisplayMessage, Run};
 
 /// The columns of a [`Conversation`], for a statement that calls the row `c`.
 macro_rules! conversation_columns {
@@ -51,7 +51,7 @@ macro_rules! display_message_columns {
             m.{{ owner }},
 {%- endif %}
             m.conversation_id, m.sequence, m.message_id, m.item, m.role, m.content_type, m.content,
-            m.metadata, m.tool_call_id, m.status, m.inserted_at"#
+            m.metadata, m.tool_call_id, m.status, m.inserted_at, m.changed, m.delivery"#
     };
 }
 pub(super) use display_message_columns;
@@ -73,11 +73,10 @@ impl FromRow<'_, PgRow> for DisplayMessage {
             is_error: is_error(&metadata),
             metadata,
             tool_call_id: row.try_get("tool_call_id")?,
-            status: row
-                .try_get::<Option<&str>, _>("status")?
-                .map(|status| named("status", status))
-                .transpose()?,
+            status: optional(row, "status")?,
             inserted_at: row.try_get("inserted_at")?,
+            changed: row.try_get("changed")?,
+            delivery: optional(row, "delivery")?.unwrap_or_default(),
         })
     }
 }
@@ -86,6 +85,36 @@ impl FromRow<'_, PgRow> for DisplayMessage {
 pub(super) fn joined_display_message(row: &PgRow) -> sqlx::Result<Option<DisplayMessage>> {
     let sequence: Option<i64> = row.try_get("sequence")?;
     sequence.map(|_| DisplayMessage::from_row(row)).transpose()
+}
+
+/// The columns of a [`Run`], for a statement that calls the row `r`.
+macro_rules! run_columns {
+    () => {
+        "r.conversation_id, r.run_id, r.holder, r.status, r.waiting_for, r.cancel_requested,
+            r.started_at, r.seen_at"
+    };
+}
+pub(super) use run_columns;
+
+/// Not an implementation of [`FromRow`]: all contexts of an application share the type.
+pub(super) fn run(row: &PgRow) -> sqlx::Result<Run> {
+    let waiting_for: Option<Json<_>> = row.try_get("waiting_for")?;
+    Ok(Run {
+        conversation_id: row.try_get("conversation_id")?,
+        id: row.try_get("run_id")?,
+        holder: row.try_get("holder")?,
+        status: named("status", row.try_get("status")?)?,
+        waiting_for: waiting_for.map(|Json(value)| value),
+        cancel_requested: row.try_get("cancel_requested")?,
+        started_at: row.try_get("started_at")?,
+        seen_at: row.try_get("seen_at")?,
+    })
+}
+
+/// As [`named`], if there is one.
+fn optional<T: for<'a> Deserialize<'a>>(row: &PgRow, column: &str) -> sqlx::Result<Option<T>> {
+    let name: Option<&str> = row.try_get(column)?;
+    name.map(|name| named(column, name)).transpose()
 }
 
 /// A value that is stored as the name that serde gives it.

@@ -12,13 +12,16 @@
 #![allow(unused_variables, reason = "conversations have no owner here")]
 {%- endif %}
 
+mod changes;
 mod conversations;
 {%- if group.is_some() %}
 mod groups;
 {%- endif %}
 mod lease;
 mod messages;
+mod notifications;
 mod rows;
+mod runs;
 mod states;
 mod tool_calls;
 
@@ -35,6 +38,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use self::lease::{Lease, Turn, Turns};
+use self::notifications::Notifications;
 use super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 use crate::sagents::Timestamp;
 
@@ -106,6 +110,7 @@ pub(super) struct Store {
     pub(super) pool: Pool,
     turns: Turns,
     searches: Arc<Semaphore>,
+    notifications: Notifications,
 }
 
 impl Store {
@@ -116,6 +121,14 @@ impl Store {
             pool,
             turns: Turns::default(),
             searches: Arc::new(Semaphore::new(searches as usize)),
+            notifications: Notifications::new(),
+        }
+    }
+
+    pub(super) fn with_notifications(self) -> Self {
+        Self {
+            notifications: self.notifications.between_processes(),
+            ..self
         }
     }
 

@@ -1,60 +1,96 @@
 //! The statements for tool calls. A model may use a call id again: the newest item with it counts.
 
-use serde_json::{Map, Value, json};
-use sqlx::Row as _;
+use serde_json::json;
 use sqlx::types::Json;
+use sqlx::{FromRow as _, Row as _};
 use uuid::Uuid;
 
 use super::super::display_message::IS_ERROR;
-use super::super::{DisplayMessage, Error, HitlDecision, Owner, Result, ToolStatus};
-use super::rows::{display_message_columns, joined_display_message, named};
+use super::super::tool_calls::{Requirement, ToolCallEdit};
+use super::super::{DisplayMessage, Error, Owner, Result, ToolStatus};
+use super::rows::{display_message_columns, joined_display_message};
 use super::{Store, now, retry};
 
+/// Whether an edit applies to the call `m`.
+macro_rules! applies {
+    () => {
+        r#"m.status = ANY ($5::text[]) AND CASE $6::text
+                      WHEN 'undecided' THEN NOT m.metadata ? 'hitl_decision'
+                      WHEN 'approved' THEN
+                          m.status <> 'interrupted' OR m.metadata ->> 'hitl_decision' = 'approved'
+                      ELSE TRUE
+                  END"#
+    };
+}
+
 impl Store {
-    pub(crate) async fn change_tool_call(
+    /// Returns the call, and whether the edit applied to it.
+    pub(crate) async fn edit_tool_call(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
         call_id: &str,
-        status: ToolStatus,
-        metadata: &Map<String, Value>,
-    ) -> Result<DisplayMessage> {
-        // Returns the status before, and the call if it was changed.
-        const CHANGE: &str = concat!(r#"
+        edit: &ToolCallEdit,
+    ) -> Result<(DisplayMessage, bool)> {
+        const EDIT: &str = concat!(r#"
             WITH newest AS (
-                SELECT n.sequence, n.status FROM {{ display_messages }} AS n
-                WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $7 AND {% endif %}n.conversation_id = $1::uuid
-                  AND n.tool_call_id = $2::text AND n.content_type = 'tool_call'
-                ORDER BY n.sequence DESC LIMIT 1
+                SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $10 AND {% endif %}m.conversation_id = $1::uuid
+                  AND m.tool_call_id = $2::text AND m.content_type = 'tool_call'
+                ORDER BY m.sequence DESC LIMIT 1
             ), conversation AS (
                 UPDATE {{ conversations }} AS c
-                SET updated_at = greatest(c.updated_at, $6::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $7 AND {% endif %}c.id = $1::uuid
-                  AND (SELECT n.status FROM newest AS n) = ANY ($5::text[])
-                RETURNING c.id
+                SET last_change = c.last_change + 1,
+                    updated_at = greatest(c.updated_at, $8::timestamptz)
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $10 AND {% endif %}c.id = $1::uuid
+                  AND EXISTS (SELECT FROM newest AS m WHERE "#, applies!(), r#")
+                RETURNING c.id, c.last_change
             ), changed AS (
                 UPDATE {{ display_messages }} AS m
-                SET status = $3::text, metadata = m.metadata || $4::jsonb
+                SET status = coalesce($3::text, m.status), changed = c.last_change,
+                    metadata = CASE
+                        WHEN $3::text = 'interrupted' AND m.status <> 'interrupted'
+                            THEN m.metadata - $9::text[]
+                        ELSE m.metadata
+                    END || $4::jsonb
                 FROM conversation AS c, newest AS n
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $7 AND {% endif %}m.conversation_id = c.id AND m.sequence = n.sequence
-                  AND m.status = ANY ($5::text[])
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $10 AND {% endif %}m.conversation_id = c.id AND m.sequence = n.sequence
+                  AND "#, applies!(), r#"
                 RETURNING "#, display_message_columns!(), r#"
+            ), result AS (
+                UPDATE {{ display_messages }} AS m
+                SET metadata = m.metadata || $7::jsonb, changed = c.last_change
+                FROM conversation AS c
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $10 AND {% endif %}m.conversation_id = c.id AND m.sequence = (
+                    SELECT max(n.sequence) FROM {{ display_messages }} AS n
+                    WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $10 AND {% endif %}n.conversation_id = $1::uuid
+                      AND n.tool_call_id = $2::text AND n.content_type = 'tool_result'
+                ) AND $7::jsonb <> '{}' AND EXISTS (SELECT FROM changed)
             )
-            SELECT n.status AS status_before, "#, display_message_columns!(), r#"
-            FROM newest AS n LEFT JOIN changed AS m ON TRUE"#);
+            SELECT TRUE AS is_changed, "#, display_message_columns!(), r#"
+            FROM changed AS m
+            UNION ALL
+            SELECT FALSE, "#, display_message_columns!(), r#"
+            FROM newest AS m WHERE NOT EXISTS (SELECT FROM changed)"#);
 
-        let before = ToolStatus::ALL.into_iter().filter(|before| before.may_become(status));
-        let before: Vec<_> = before.map(ToolStatus::as_str).collect();
+        let before: Vec<_> = edit.before.iter().map(|status| status.as_str()).collect();
+        let requires = edit.requires.map(|requirement| match requirement {
+            Requirement::Undecided => "undecided",
+            Requirement::Approved => "approved",
+        });
         loop {
             let row = retry(|| async {
                 let mut lease = self.lease(owner, conversation_id).await?;
-                let row = sqlx::query(CHANGE)
+                let row = sqlx::query(EDIT)
                     .bind(conversation_id)
                     .bind(call_id)
-                    .bind(status.as_str())
-                    .bind(Json(metadata))
+                    .bind(edit.status.map(ToolStatus::as_str))
+                    .bind(Json(&edit.metadata))
                     .bind(&before)
+                    .bind(requires)
+                    .bind(Json(&edit.of_result))
                     .bind(now())
+                    .bind(ToolCallEdit::OF_A_DECISION.as_slice())
 {%- if owner.is_some() %}
                     .bind(owner.id())
 {%- endif %}
@@ -64,70 +100,15 @@ impl Store {
                 row.ok_or(Error::NotFound)
             })
             .await?;
-            if let Some(call) = joined_display_message(&row)? {
-                return Ok(call);
+            let (call, is_changed) = (DisplayMessage::from_row(&row)?, row.try_get("is_changed")?);
+            if is_changed {
+                self.announce(conversation_id, call.changed).await;
             }
-            let before: ToolStatus = named("status", row.try_get("status_before")?)?;
-            if !before.may_become(status) {
-                return Err(Error::Invalid(format!(
-                    "a tool call that is {} cannot become {}",
-                    before.as_str(),
-                    status.as_str()
-                )));
+            if is_changed || !edit.applies_to(&call) {
+                return Ok((call, is_changed));
             }
-            // A concurrent writer changed it: the next attempt sees its new status.
+            // A concurrent writer changed it: the next attempt sees how.
         }
-    }
-
-    pub(crate) async fn record_hitl_decision(
-        &self,
-        owner: &Owner,
-        conversation_id: Uuid,
-        call_id: &str,
-        decision: HitlDecision,
-    ) -> Result<DisplayMessage> {
-        const RECORD: &str = concat!(r#"
-            WITH newest AS (
-                SELECT
-                    (SELECT max(n.sequence) FROM {{ display_messages }} AS n
-                     WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $5 AND {% endif %}n.conversation_id = $1::uuid
-                       AND n.tool_call_id = $2::text AND n.content_type = 'tool_call') AS call,
-                    (SELECT max(n.sequence) FROM {{ display_messages }} AS n
-                     WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $5 AND {% endif %}n.conversation_id = $1::uuid
-                       AND n.tool_call_id = $2::text AND n.content_type = 'tool_result') AS result
-            ), conversation AS (
-                UPDATE {{ conversations }} AS c
-                SET updated_at = greatest(c.updated_at, $4::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1::uuid
-                  AND (SELECT n.call FROM newest AS n) IS NOT NULL
-                RETURNING c.id
-            ), changed AS (
-                UPDATE {{ display_messages }} AS m SET metadata = m.metadata || $3::jsonb
-                FROM conversation AS c
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = c.id AND m.sequence = ANY (
-                    ARRAY[(SELECT n.call FROM newest AS n), (SELECT n.result FROM newest AS n)]
-                )
-                RETURNING "#, display_message_columns!(), r#"
-            )
-            SELECT "#, display_message_columns!(), r#"
-            FROM changed AS m WHERE m.content_type = 'tool_call'"#);
-
-        retry(|| async {
-            let mut lease = self.lease(owner, conversation_id).await?;
-            let call: Option<DisplayMessage> = sqlx::query_as(RECORD)
-                .bind(conversation_id)
-                .bind(call_id)
-                .bind(json!({ "hitl_decision": decision.as_str() }))
-                .bind(now())
-{%- if owner.is_some() %}
-                .bind(owner.id())
-{%- endif %}
-                .fetch_optional(lease.connection())
-                .await?;
-            lease.end();
-            call.ok_or(Error::NotFound)
-        })
-        .await
     }
 
     pub(crate) async fn resolve_interrupted_tool_result(
@@ -147,13 +128,14 @@ impl Store {
                 ORDER BY n.sequence DESC LIMIT 1
             ), conversation AS (
                 UPDATE {{ conversations }} AS c
-                SET updated_at = greatest(c.updated_at, $5::timestamptz)
+                SET last_change = c.last_change + 1,
+                    updated_at = greatest(c.updated_at, $5::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $6 AND {% endif %}c.id = $1::uuid
                   AND (SELECT n.metadata -> 'is_interrupt' FROM newest AS n) = 'true'
-                RETURNING c.id
+                RETURNING c.id, c.last_change
             ), changed AS (
                 UPDATE {{ display_messages }} AS m
-                SET content = $3::text, metadata = m.metadata || $4::jsonb
+                SET content = $3::text, metadata = m.metadata || $4::jsonb, changed = c.last_change
                 FROM conversation AS c, newest AS n
                 WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = c.id AND m.sequence = n.sequence
                   AND m.metadata -> 'is_interrupt' = 'true'
@@ -163,7 +145,7 @@ impl Store {
             FROM newest AS n LEFT JOIN changed AS m ON TRUE"#);
         const NO_INTERRUPT: &str = "the tool result does not mark an interrupt";
 
-        retry(|| async {
+        let result = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
             let row = sqlx::query(RESOLVE)
                 .bind(conversation_id)
@@ -180,6 +162,8 @@ impl Store {
             let result = joined_display_message(&row.ok_or(Error::NotFound)?)?;
             result.ok_or_else(|| Error::Invalid(NO_INTERRUPT.into()))
         })
-        .await
+        .await?;
+        self.announce(conversation_id, result.changed).await;
+        Ok(result)
     }
 }

@@ -12,7 +12,7 @@
 
 use super::super::ConversationOrder;
 use super::super::page::Bound;
-use super::rows::{conversation_columns, display_message_columns};
+use super::rows::{conversation_columns, display_message_columns, run_columns};
 
 /// The statement for a page of conversations.
 ///
@@ -170,6 +170,59 @@ const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
     ) AND m.conversation_id = $1 AND m.sequence < $2
     ORDER BY m.sequence DESC LIMIT $3"#);
+
+pub(super) const CHANGES: &str = concat!(r#"
+    WITH conversation AS (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $5 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    )
+    SELECT "#, display_message_columns!(), r#"
+    FROM (
+        SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
+        WHERE m.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+          AND m.conversation_id = $1 AND m.changed = 0 AND m.sequence > $3
+        ORDER BY m.sequence LIMIT $4
+    )
+    UNION ALL
+    SELECT "#, display_message_columns!(), r#"
+    FROM (
+        SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
+        WHERE m.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+          AND m.conversation_id = $1 AND m.changed > $2
+        ORDER BY m.changed, m.sequence LIMIT $4
+    )"#);
+
+pub(super) const LAST_CHANGE: &str = r#"
+    SELECT c.last_change, c.next_sequence FROM {{ conversations }} AS c
+    WHERE c.id = $1 AND EXISTS (
+        SELECT 1 FROM {{ group.table }} AS g
+        WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
+    )
+    ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#;
+
+pub(super) const RUN: &str = concat!("SELECT ", run_columns!(), r#"
+    FROM {{ runs }} AS r
+    WHERE r.{{ owner }} = (
+        SELECT c.{{ owner }} FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AND r.conversation_id = $1"#);
+
+pub(super) const UNFINISHED_RUNS: &str = concat!("SELECT ", run_columns!(), r#"
+    FROM (
+        SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $1
+    ) AS o
+    CROSS JOIN {{ runs }} AS r ON r.{{ owner }} = o.group_member
+    WHERE r.status IN ('running', 'waiting')
+    ORDER BY r.started_at DESC LIMIT 1000"#);
 
 /// The keys of what matches are sorted, and only the page is read as a whole.
 pub(super) const SEARCH: &str = concat!(r#"

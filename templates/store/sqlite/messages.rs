@@ -7,12 +7,13 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::{
-    DisplayMessage, Error, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus,
+    Delivery, DisplayMessage, Error, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus,
 };
+use super::super::display_message::is_error;
 use super::super::page::Bound;
 use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
-{% endif %}use super::rows::display_message_columns;
+{% endif %}use super::rows::{display_message_columns, named};
 use super::{Store, now, retry};
 use crate::sagents::timestamp::{Timestamp, to_text};
 
@@ -23,38 +24,141 @@ impl Store {
         conversation_id: Uuid,
         message: &NewDisplayMessage,
     ) -> Result<DisplayMessage> {
-        let messages = std::slice::from_ref(message);
-        let mut stored = self.append_display_messages(owner, conversation_id, messages).await?;
-        stored.pop().ok_or(Error::NotFound)
+        retry(|| async {
+            let mut tx = self.begin().await?;
+            let stored = insert(&mut tx, owner, conversation_id, &[message], Delivery::Stored).await?;
+            if let Some(mut stored) = stored {
+                tx.commit().await?;
+                self.announce(conversation_id);
+                return stored.pop().ok_or(Error::NotFound);
+            }
+            // It exists: return the sequence that was taken.
+            tx.rollback().await?;
+            let mut tx = self.begin().await?;
+            let stored = items(&mut tx, owner, conversation_id, message.message_id).await?;
+            tx.commit().await?;
+            stored.into_iter().find(|old| old.item == message.item).ok_or(Error::NotFound)
+        })
+        .await
     }
 
-    /// Appends items of one message; those that exist are returned as they are.
-    pub(crate) async fn append_display_messages(
+    /// Stores the items of one message. Those that exist are returned as they are, except texts that
+    /// are not finished, which are replaced, or deleted if the message does not have them any more.
+    pub(crate) async fn save_items(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
+        message_id: Uuid,
         messages: &[NewDisplayMessage],
+        delivery: Delivery,
     ) -> Result<Vec<DisplayMessage>> {
         let all: Vec<_> = messages.iter().collect();
         retry(|| async {
             let mut tx = self.begin().await?;
-            if let Some(stored) = insert(&mut tx, owner, conversation_id, &all).await? {
-                tx.commit().await?;
-                return Ok(stored);
+            // A draft exists, except for the first time.
+            if delivery != Delivery::Draft && !all.is_empty() {
+                if let Some(stored) = insert(&mut tx, owner, conversation_id, &all, delivery).await? {
+                    tx.commit().await?;
+                    self.announce(conversation_id);
+                    return Ok(stored);
+                }
+                // Some exist: return the sequences that were taken.
+                tx.rollback().await?;
+                tx = self.begin().await?;
             }
-            // Some exist: return the sequences that were taken, and take those of the others.
-            tx.rollback().await?;
-            let mut tx = self.begin().await?;
-            let mut stored = stored(&mut tx, owner, conversation_id, &all).await?;
+            let stored = items(&mut tx, owner, conversation_id, message_id).await?;
+            let is_blocked = delivery == Delivery::Draft && !stored.iter().all(is_partial);
             let is_missing = |new: &&NewDisplayMessage| stored.iter().all(|old| old.item != new.item);
             let missing: Vec<_> = messages.iter().filter(is_missing).collect();
-            if !missing.is_empty() {
-                let rest = insert(&mut tx, owner, conversation_id, &missing).await?;
-                stored.extend(rest.into_iter().flatten());
-                stored.sort_by_key(|message| message.item);
+            let is_same = missing.is_empty() && !stored.iter().any(is_partial);
+            if is_blocked || is_same {
+                tx.rollback().await?;
+                if stored.is_empty() {
+                    drop(self.get_conversation({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id).await?);
+                }
+                return Ok(stored);
+            }
+            let change = take_sequences(&mut tx, owner, conversation_id, missing.len()).await?;
+            let (partial, mut saved): (Vec<_>, Vec<_>) =
+                stored.into_iter().partition(is_partial);
+            for mut row in partial {
+                if let Some(new) = messages.iter().find(|new| new.item == row.item) {
+                    replace(&mut row, new, delivery);
+                    row.changed = change.number;
+                    update(&mut tx, owner, &mut row).await?;
+                    saved.push(row);
+                } else {
+                    delete(&mut tx, owner, &row).await?;
+                }
+            }
+            let added = insert_items(&mut tx, owner, conversation_id, &missing, delivery, &change);
+            saved.extend(added.await?.into_iter().flatten());
+            saved.sort_by_key(|row| row.item);
+            tx.commit().await?;
+            self.announce(conversation_id);
+            Ok(saved)
+        })
+        .await
+    }
+
+    pub(crate) async fn unsettled_messages(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+    ) -> Result<Vec<(Uuid, Delivery)>> {
+        const SELECT: &str = r#"
+            SELECT m.message_id, m.delivery FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1 AND m.delivery IN ('draft', 'unsaved')"#;
+
+        let mut rows: Vec<(Uuid, String)> = sqlx::query_as(SELECT)
+            .bind(conversation_id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        // A message may have several items.
+        rows.sort();
+        rows.dedup();
+        let read = |(id, delivery): &(Uuid, String)| Ok((*id, named("delivery", delivery)?));
+        rows.iter().map(read).collect()
+    }
+
+    pub(crate) async fn settle_messages(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+        messages: &[(Uuid, Delivery)],
+    ) -> Result<Vec<DisplayMessage>> {
+        retry(|| async {
+            let mut tx = self.begin().await?;
+            let (mut visible, mut silent) = (Vec::new(), Vec::new());
+            for (message_id, delivery) in messages {
+                for mut row in items(&mut tx, owner, conversation_id, *message_id).await? {
+                    let before = std::mem::replace(&mut row.delivery, *delivery);
+                    match (before, *delivery) {
+                        (Delivery::Unsaved, Delivery::Stored) => silent.push(row),
+                        (Delivery::Unsaved, Delivery::Unknown)
+                        | (Delivery::Unknown, Delivery::Stored)
+                        | (Delivery::Draft, Delivery::Interrupted) => visible.push(row),
+                        _ => {}
+                    }
+                }
+            }
+            if !visible.is_empty() {
+                let change = take_sequences(&mut tx, owner, conversation_id, 0).await?;
+                for row in &mut visible {
+                    row.changed = change.number;
+                }
+            }
+            for row in visible.iter_mut().chain(&mut silent) {
+                update(&mut tx, owner, row).await?;
             }
             tx.commit().await?;
-            Ok(stored)
+            if !visible.is_empty() {
+                self.announce(conversation_id);
+            }
+            Ok(visible)
         })
         .await
     }
@@ -186,39 +290,90 @@ impl Store {
     }
 }
 
+/// Whether it is a text that is not finished.
+fn is_partial(row: &DisplayMessage) -> bool {
+    matches!(row.delivery, Delivery::Draft | Delivery::Interrupted)
+}
+
+/// Replaces what an item shows.
+fn replace(row: &mut DisplayMessage, new: &NewDisplayMessage, delivery: Delivery) {
+    row.role = new.role;
+    row.content_type = new.content_type;
+    row.content.clone_from(&new.content);
+    row.metadata.clone_from(&new.metadata);
+    row.tool_call_id.clone_from(&new.tool_call_id);
+    row.status = new.status;
+    row.delivery = delivery;
+}
+
 /// Inserts items with the next sequences, or returns nothing if one of them exists.
 async fn insert(
     connection: &mut SqliteConnection,
     owner: &Owner,
     conversation_id: Uuid,
     messages: &[&NewDisplayMessage],
+    delivery: Delivery,
 ) -> Result<Option<Vec<DisplayMessage>>> {
-    const TAKE_SEQUENCES: &str = r#"
+    let change = take_sequences(connection, owner, conversation_id, messages.len()).await?;
+    insert_items(connection, owner, conversation_id, messages, delivery, &change).await
+}
+
+/// A change of the display messages of a conversation.
+pub(super) struct Change {
+    /// Counts the changes of the conversation.
+    pub number: i64,
+    /// The first of the sequences that were taken.
+    first: i64,
+    time: String,
+}
+
+/// Begins a change of display messages, and takes sequences for those that are new.
+pub(super) async fn take_sequences(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    count: usize,
+) -> Result<Change> {
+    const TAKE: &str = r#"
         UPDATE {{ conversations }} AS c
-        SET next_sequence = c.next_sequence + $2, updated_at = max(c.updated_at, $3)
+        SET next_sequence = c.next_sequence + $2, last_change = c.last_change + 1,
+            updated_at = max(c.updated_at, $3)
         WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1
-        RETURNING next_sequence - $2, updated_at"#;
-    const INSERT: &str = concat!(r#"
-        INSERT INTO {{ display_messages }}
-            (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
-             tool_call_id, status, inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11{% if owner.is_some() %}, $12{% endif %})
-        ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, message_id, item) DO NOTHING
-        RETURNING "#, display_message_columns!());
+        RETURNING last_change, next_sequence - $2, updated_at"#;
 
     // The clock may go back; the times of a conversation's messages do not.
-    let (first, now): (i64, String) = sqlx::query_as(TAKE_SEQUENCES)
+    let (number, first, time) = sqlx::query_as(TAKE)
         .bind(conversation_id)
-        .bind(i64::try_from(messages.len()).unwrap_or(i64::MAX))
+        .bind(i64::try_from(count).unwrap_or(i64::MAX))
         .bind(now())
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
-        .fetch_optional(&mut *connection)
+        .fetch_optional(connection)
         .await?
         .ok_or(Error::NotFound)?;
+    Ok(Change { number, first, time })
+}
+
+/// Inserts items with the sequences that were taken, or returns nothing if one of them exists.
+async fn insert_items(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    messages: &[&NewDisplayMessage],
+    delivery: Delivery,
+    change: &Change,
+) -> Result<Option<Vec<DisplayMessage>>> {
+    const INSERT: &str = concat!(r#"
+        INSERT INTO {{ display_messages }}
+            (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
+             tool_call_id, status, inserted_at, changed, delivery{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13{% if owner.is_some() %}, $14{% endif %})
+        ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, message_id, item) DO NOTHING
+        RETURNING "#, display_message_columns!());
+
     let mut stored = Vec::with_capacity(messages.len());
-    for (message, sequence) in messages.iter().zip(first..) {
+    for (message, sequence) in messages.iter().zip(change.first..) {
         let inserted: Option<DisplayMessage> = sqlx::query_as(INSERT)
             .bind(conversation_id)
             .bind(sequence)
@@ -230,7 +385,9 @@ async fn insert(
             .bind(Json(&message.metadata))
             .bind(&message.tool_call_id)
             .bind(message.status.map(ToolStatus::as_str))
-            .bind(&now)
+            .bind(&change.time)
+            .bind(change.number)
+            .bind(delivery.as_stored())
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
@@ -244,33 +401,74 @@ async fn insert(
     Ok(Some(stored))
 }
 
-/// The items of a message that exist.
-async fn stored(
+/// The items of a message that exist, in order.
+async fn items(
     connection: &mut SqliteConnection,
     owner: &Owner,
     conversation_id: Uuid,
-    messages: &[&NewDisplayMessage],
+    message_id: Uuid,
 ) -> Result<Vec<DisplayMessage>> {
     const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
         FROM {{ display_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1 AND m.message_id = $2
-          AND m.item BETWEEN $3 AND $4
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1 AND m.message_id = $2
         ORDER BY m.item"#);
 
-    let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
-        return Ok(Vec::new());
-    };
-    let stored = sqlx::query_as(SELECT)
+    let items = sqlx::query_as(SELECT)
         .bind(conversation_id)
-        .bind(first.message_id)
-        .bind(first.item)
-        .bind(last.item)
+        .bind(message_id)
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %}
         .fetch_all(connection)
         .await?;
-    Ok(stored)
+    Ok(items)
+}
+
+/// Stores what may change of an item, and reads from the metadata whether it is an error.
+pub(super) async fn update(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    message: &mut DisplayMessage,
+) -> Result<()> {
+    const UPDATE: &str = r#"
+        UPDATE {{ display_messages }} AS m
+        SET role = $3, content_type = $4, content = $5, metadata = $6, tool_call_id = $7, status = $8,
+            changed = $9, delivery = $10
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1 AND m.sequence = $2"#;
+
+    let updated = sqlx::query(UPDATE)
+        .bind(message.conversation_id)
+        .bind(message.sequence)
+        .bind(message.role.as_str())
+        .bind(message.content_type.as_str())
+        .bind(&message.content)
+        .bind(Json(&message.metadata))
+        .bind(&message.tool_call_id)
+        .bind(message.status.map(ToolStatus::as_str))
+        .bind(message.changed)
+        .bind(message.delivery.as_stored())
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .execute(connection)
+        .await?;
+    debug_assert_eq!(updated.rows_affected(), 1);
+    message.is_error = is_error(&message.metadata);
+    Ok(())
+}
+
+async fn delete(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    message: &DisplayMessage,
+) -> Result<()> {
+    const DELETE: &str = r#"
+        DELETE FROM {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1 AND m.sequence = $2"#;
+
+    let delete = sqlx::query(DELETE).bind(message.conversation_id).bind(message.sequence){% if owner.is_some() %}.bind(owner.id()){% endif %};
+    delete.execute(connection).await.map(drop)?;
+    Ok(())
 }
 
 /// A pattern for LIKE, which ignores the case of ASCII letters only: other letters that have a case

@@ -11,7 +11,7 @@ use uuid::Uuid;
 {%- endif %}
 
 use super::super::display_message::is_error;
-use super::super::{Conversation, DisplayMessage};
+use super::super::{Conversation, DisplayMessage, Run};
 
 /// The columns of a [`Conversation`].
 macro_rules! conversation_columns {
@@ -51,7 +51,7 @@ macro_rules! display_message_columns {
             {{ owner }},
 {%- endif %}
             conversation_id, sequence, message_id, item, role, content_type, content, metadata,
-            tool_call_id, status, inserted_at"#
+            tool_call_id, status, inserted_at, changed, delivery"#
     };
 }
 pub(super) use display_message_columns;
@@ -73,17 +73,45 @@ impl FromRow<'_, SqliteRow> for DisplayMessage {
             is_error: is_error(&metadata),
             metadata,
             tool_call_id: row.try_get("tool_call_id")?,
-            status: row
-                .try_get::<Option<&str>, _>("status")?
-                .map(|status| named("status", status))
-                .transpose()?,
+            status: optional(row, "status")?,
             inserted_at: row.try_get("inserted_at")?,
+            changed: row.try_get("changed")?,
+            delivery: optional(row, "delivery")?.unwrap_or_default(),
         })
     }
 }
 
+/// The columns of a [`Run`].
+macro_rules! run_columns {
+    () => {
+        "conversation_id, run_id, holder, status, waiting_for, cancel_requested, started_at, seen_at"
+    };
+}
+pub(super) use run_columns;
+
+/// Not an implementation of [`FromRow`]: all contexts of an application share the type.
+pub(super) fn run(row: &SqliteRow) -> sqlx::Result<Run> {
+    let waiting_for: Option<Json<_>> = row.try_get("waiting_for")?;
+    Ok(Run {
+        conversation_id: row.try_get("conversation_id")?,
+        id: row.try_get("run_id")?,
+        holder: row.try_get("holder")?,
+        status: named("status", row.try_get("status")?)?,
+        waiting_for: waiting_for.map(|Json(value)| value),
+        cancel_requested: row.try_get("cancel_requested")?,
+        started_at: row.try_get("started_at")?,
+        seen_at: row.try_get("seen_at")?,
+    })
+}
+
+/// As [`named`], if there is one.
+fn optional<T: for<'a> Deserialize<'a>>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>> {
+    let name: Option<&str> = row.try_get(column)?;
+    name.map(|name| named(column, name)).transpose()
+}
+
 /// A value that is stored as the name that serde gives it.
-fn named<'a, T: Deserialize<'a>>(column: &str, name: &'a str) -> sqlx::Result<T> {
+pub(super) fn named<'a, T: Deserialize<'a>>(column: &str, name: &'a str) -> sqlx::Result<T> {
     T::deserialize(name.into_deserializer()).map_err(|error: serde::de::value::Error| sqlx::Error::ColumnDecode {
         index: column.into(),
         source: error.into(),

@@ -7,6 +7,7 @@
 #![allow(unused_variables, reason = "conversations have no owner here")]
 {%- endif %}
 
+mod changes;
 mod conversations;
 {%- if group.is_some() %}
 mod groups;
@@ -14,6 +15,7 @@ mod groups;
 mod lease;
 mod messages;
 mod rows;
+mod runs;
 mod states;
 mod tool_calls;
 
@@ -26,6 +28,8 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
     SqliteSynchronous,
 };
+use tokio::sync::broadcast;
+use uuid::Uuid;
 
 use self::lease::{Searches, Write, Writers};
 use super::{Error, Result};
@@ -106,6 +110,10 @@ pub(super) struct Store {
     pub(super) pool: Pool,
     writers: Writers,
     searches: Searches,
+    /// Tells the watches of this process which conversations change.
+    signals: broadcast::Sender<Uuid>,
+    /// How often watches look for what other processes changed.
+    interval: Duration,
 }
 
 impl Store {
@@ -113,8 +121,15 @@ impl Store {
         Self {
             writers: Writers::default(),
             searches: Searches::new(&pool),
+            signals: broadcast::Sender::new(64),
+            interval: Duration::from_secs(1),
             pool,
         }
+    }
+
+    /// There are none.
+    pub(super) fn with_notifications(self) -> Self {
+        self
     }
 
     /// Begins a write when it is its turn.

@@ -1,69 +1,52 @@
 //! The statements for tool calls.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::super::display_message::{IS_ERROR, is_error};
-use super::super::{ContentType, DisplayMessage, Error, HitlDecision, Owner, Result, ToolStatus};
-use super::conversations::touch;
+use super::super::display_message::IS_ERROR;
+use super::super::tool_calls::ToolCallEdit;
+use super::super::{ContentType, DisplayMessage, Error, Owner, Result, ToolStatus};
+use super::messages::{take_sequences, update};
 use super::rows::display_message_columns;
 use super::{Store, retry};
 
 impl Store {
-    pub(crate) async fn change_tool_call(
+    /// Returns the call, and whether the edit applied to it.
+    pub(crate) async fn edit_tool_call(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
         call_id: &str,
-        status: ToolStatus,
-        metadata: &Map<String, Value>,
-    ) -> Result<DisplayMessage> {
+        edit: &ToolCallEdit,
+    ) -> Result<(DisplayMessage, bool)> {
         retry(|| async {
             let mut tx = self.begin().await?;
-            touch(&mut tx, owner, conversation_id).await?;
             let call = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolCall);
             let mut call = call.await?.ok_or(Error::NotFound)?;
-            let before = call.status.ok_or(Error::NotFound)?;
-            if !before.may_become(status) {
-                return Err(Error::Invalid(format!(
-                    "a tool call that is {} cannot become {}",
-                    before.as_str(),
-                    status.as_str()
-                )));
+            if !edit.applies_to(&call) {
+                tx.rollback().await?;
+                return Ok((call, false));
             }
-            call.status = Some(status);
-            call.metadata.extend(metadata.clone());
+            let change = take_sequences(&mut tx, owner, conversation_id, 0).await?;
+            if edit.status == Some(ToolStatus::Interrupted) && call.status != edit.status {
+                call.metadata.retain(|key, _| !ToolCallEdit::OF_A_DECISION.contains(&key.as_str()));
+            }
+            call.status = edit.status.or(call.status);
+            call.metadata.extend(edit.metadata.clone());
+            call.changed = change.number;
             update(&mut tx, owner, &mut call).await?;
-            tx.commit().await?;
-            Ok(call)
-        })
-        .await
-    }
-
-    pub(crate) async fn record_hitl_decision(
-        &self,
-        owner: &Owner,
-        conversation_id: Uuid,
-        call_id: &str,
-        decision: HitlDecision,
-    ) -> Result<DisplayMessage> {
-        let decision = || [("hitl_decision".to_owned(), Value::from(decision.as_str()))];
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            touch(&mut tx, owner, conversation_id).await?;
-            let call = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolCall);
-            let mut call = call.await?.ok_or(Error::NotFound)?;
-            call.metadata.extend(decision());
-            update(&mut tx, owner, &mut call).await?;
-            let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
-            if let Some(mut result) = result.await? {
-                result.metadata.extend(decision());
-                update(&mut tx, owner, &mut result).await?;
+            if !edit.of_result.is_empty() {
+                let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
+                if let Some(mut result) = result.await? {
+                    result.metadata.extend(edit.of_result.clone());
+                    result.changed = change.number;
+                    update(&mut tx, owner, &mut result).await?;
+                }
             }
             tx.commit().await?;
-            Ok(call)
+            self.announce(conversation_id);
+            Ok((call, true))
         })
         .await
     }
@@ -78,7 +61,7 @@ impl Store {
     ) -> Result<DisplayMessage> {
         retry(|| async {
             let mut tx = self.begin().await?;
-            touch(&mut tx, owner, conversation_id).await?;
+            let change = take_sequences(&mut tx, owner, conversation_id, 0).await?;
             let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
             let mut result = result.await?.ok_or(Error::NotFound)?;
             if result.metadata.get("is_interrupt") != Some(&Value::Bool(true)) {
@@ -87,8 +70,10 @@ impl Store {
             let flags = [("is_interrupt", false), (IS_ERROR, failed)];
             result.metadata.extend(flags.map(|(key, flag)| (key.to_owned(), Value::Bool(flag))));
             content.clone_into(&mut result.content);
+            result.changed = change.number;
             update(&mut tx, owner, &mut result).await?;
             tx.commit().await?;
+            self.announce(conversation_id);
             Ok(result)
         })
         .await
@@ -121,31 +106,4 @@ async fn newest(
         .fetch_optional(connection)
         .await?;
     Ok(message)
-}
-
-/// Stores the status, content and metadata of an item, and reads from the metadata whether it is an
-/// error.
-async fn update(
-    connection: &mut SqliteConnection,
-    owner: &Owner,
-    message: &mut DisplayMessage,
-) -> Result<()> {
-    const UPDATE: &str = r#"
-        UPDATE {{ display_messages }} AS m SET status = $3, content = $4, metadata = $5
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.sequence = $2"#;
-
-    let updated = sqlx::query(UPDATE)
-        .bind(message.conversation_id)
-        .bind(message.sequence)
-        .bind(message.status.map(ToolStatus::as_str))
-        .bind(&message.content)
-        .bind(Json(&message.metadata))
-{%- if owner.is_some() %}
-        .bind(owner.id())
-{%- endif %}
-        .execute(connection)
-        .await?;
-    debug_assert_eq!(updated.rows_affected(), 1);
-    message.is_error = is_error(&message.metadata);
-    Ok(())
 }

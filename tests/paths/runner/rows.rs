@@ -10,8 +10,8 @@ use crate::database::Session;
 use crate::sets::{Change, Database, PEOPLE, Set, change, uuid};
 
 /// The tables of every set, by what is behind its prefix. Parents first.
-pub const TABLES: [&str; 5] =
-    ["conversations", "agent_states", "display_messages", "agent_messages", "unreadable_states"];
+pub const TABLES: [&str; 6] =
+    ["conversations", "agent_states", "display_messages", "agent_messages", "unreadable_states", "runs"];
 
 /// Every row of every table, as its columns and their literals.
 #[derive(Debug, Clone, PartialEq)]
@@ -171,6 +171,7 @@ pub fn fill(set: &Set, database: Database) -> String {
             sql += &writer.agent_message(1, sequence);
         }
         sql += &writer.unreadable_state(1);
+        sql += &writer.run(1);
     }
     sql
 }
@@ -273,6 +274,15 @@ impl Writer<'_> {
             "unreadable_states",
             "conversation_id, epoch, data, set_aside_at",
             &format!("{}, 1, '[1.50,  \"\\u0000\"]', {}", self.id(number), self.time),
+        )
+    }
+
+    fn run(&self, number: u8) -> String {
+        let time = self.time;
+        self.insert(
+            "runs",
+            "conversation_id, run_id, holder, status, waiting_for, started_at, seen_at",
+            &format!("{0}, {0}, 'here', 'waiting', '[1, null]', {time}, {time}", self.id(number)),
         )
     }
 

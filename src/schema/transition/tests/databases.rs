@@ -374,7 +374,9 @@ fn value(column: &Column, number: u8, database: Database) -> String {
     match (column.name.as_str(), column.kind) {
         ("role", _) => "'user'".to_owned(),
         ("content_type", _) => "'text'".to_owned(),
-        ("status", _) => "NULL".to_owned(),
+        ("status", _) if column.nullable => "NULL".to_owned(),
+        ("status", _) => "'running'".to_owned(),
+        ("delivery", _) if number == 1 => "'draft'".to_owned(),
         ("id" | "conversation_id", _) => uuid_literal(number, database),
         // What may be empty is, in one of the rows.
         _ if column.nullable && column.name != "tool_call_id" && column.name != "title" && number == 2 => {

@@ -93,6 +93,7 @@ async fn every_call_is_a_span_with_the_conversation_and_without_content() {
         let is_about_many = [
             "list_conversations",
             "search_messages",
+            "unfinished_runs",
             "delete_conversations_before",
         ]
         .contains(name);
@@ -119,12 +120,21 @@ const CALLS: &[&str] = &[
     "restore_unreadable",
     "discard_unreadable",
     "append_display_message",
-    "save_message",
+    "save_items",
+    "unsettled_messages",
+    "settle_messages",
+    "changes",
+    "begin_run",
+    "renew_run",
+    "wait_run",
+    "end_run",
+    "request_cancel",
+    "get_run",
+    "unfinished_runs",
     "load_display_messages",
     "clear_display_messages",
     "search_messages",
-    "change_tool_call",
-    "record_hitl_decision",
+    "edit_tool_call",
     "resolve_interrupted_tool_result",
     "delete_conversations_before",
 ];
@@ -185,6 +195,40 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
     layer
         .complete_tool_call(scope, id, "call_1", Map::new())
         .await?;
+
+    let message_id = Uuid::now_v7();
+    for text in ["a", SECRET] {
+        let draft = Message::assistant(text);
+        layer.save_draft(scope, id, message_id, &draft).await?;
+    }
+    layer.unsettled_messages(scope, id).await?;
+    let settled = [(message_id, Delivery::Interrupted)];
+    layer.settle_messages(scope, id, &settled).await?;
+    let mut message = Message::assistant(SECRET);
+    message.tool_calls = vec![ToolCall::new("call_2", "search", json!({ "q": SECRET }))];
+    layer.save_message(scope, id, message_id, &message).await?;
+    let claim = Uuid::now_v7();
+    layer.claim_tool_call(scope, id, "call_2", claim).await?;
+    layer
+        .interrupt_tool_call(scope, id, "call_2", Map::new())
+        .await?;
+    let decision = Decision::Reject {
+        reason: Some(SECRET.into()),
+    };
+    layer
+        .decide_tool_call(scope, id, "call_2", &decision, claim)
+        .await?;
+    layer.changes(scope, id, ChangeCursor::START, 10).await?;
+    let mut watch = layer.watch(scope, id, ChangeCursor::START)?;
+    watch.next().await?;
+    let lease = std::time::Duration::from_secs(30);
+    layer.begin_run(scope, id, claim, SECRET, lease).await?;
+    layer.renew_run(scope, id, claim).await?;
+    layer.wait_run(scope, id, claim, &json!(SECRET)).await?;
+    layer.request_cancel(scope, id).await?;
+    layer.unfinished_runs(scope).await?;
+    layer.end_run(scope, id, claim, RunStatus::Finished).await?;
+    layer.get_run(scope, id).await?;
     layer.clear_display_messages(scope, id).await?;
 
     let mut state = State::new();

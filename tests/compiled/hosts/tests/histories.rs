@@ -1,22 +1,26 @@
-//! A property of sessions: after any history of changes, failures, other writers, crashes and restarts, the stored state
-//! is the newest one that was acknowledged. Tokio's clock is paused.
+//! A property of sessions: after any history of changes, turns, failures, other writers, crashes and restarts, the stored
+//! state is the newest one that was acknowledged, display and state agree, and no tool runs twice. Tokio's clock is paused.
 
 mod database;
 mod storage;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use database::Database;
-use matrix::conversations::{Conversations, connect};
-use matrix::sagents::Revision;
+use matrix::conversations::{ContentType, Conversations, DisplayMessage, MessagePage, connect};
 use matrix::sagents::session::{
-    AgentSession, Coordinator, OnConflict, SessionError, SessionOptions,
+    AgentSession, Coordinator, OnConflict, RunGuard, SessionError, SessionOptions,
 };
-use matrix::sagents::{Expect, Message};
+use matrix::sagents::{
+    BeginRun, Claim, Decided, Decision, Delivery, Expect, Message, Revision, ToolCall, ToolResult,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use storage::{Fault, Storage, Talk, said, say};
+use serde_json::json;
+use storage::{Fault, Storage, Talk, said, say, scope};
+use uuid::Uuid;
 
 /// A step of a history.
 #[derive(Debug, Clone)]
@@ -25,6 +29,20 @@ enum Step {
     Said,
     /// As `Said`, and it is displayed.
     Displayed,
+    /// As `Displayed`, and the application waits until it is stored.
+    Sent,
+    /// Partial text is displayed, and perhaps the whole message.
+    Streamed(bool),
+    /// The model calls a tool. The steps after it are about the last call.
+    Called,
+    Claimed,
+    Asked,
+    Decided(bool),
+    Resulted,
+    CancelledInterrupts,
+    /// A run begins, or ends.
+    Begun,
+    Stopped,
     Completed,
     Interrupted,
     Titled,
@@ -60,6 +78,16 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => Just(Said),
         4 => Just(Displayed),
+        4 => Just(Sent),
+        2 => any::<bool>().prop_map(Streamed),
+        4 => Just(Called),
+        2 => Just(Claimed),
+        3 => Just(Asked),
+        4 => any::<bool>().prop_map(Decided),
+        2 => Just(Resulted),
+        1 => Just(CancelledInterrupts),
+        2 => Just(Begun),
+        1 => Just(Stopped),
         2 => Just(Completed),
         1 => Just(Interrupted),
         1 => Just(Titled),
@@ -90,6 +118,8 @@ fn the_stored_state_is_the_newest_that_was_acknowledged() {
     let outcome = runner.run(&(history, on_conflict), |(history, on_conflict)| {
         let options = SessionOptions {
             on_conflict,
+            // A run of a process that crashed is abandoned at once.
+            run_lease: Duration::ZERO,
             ..SessionOptions::default()
         };
         let mut model = Model::new(Arc::clone(&database), options);
@@ -110,6 +140,15 @@ struct Model {
     numbers: usize,
     /// What other processes saved.
     others: Vec<(Revision, Vec<String>)>,
+    /// The messages that were added or sent, those that were acknowledged, and those that were refused.
+    added: HashSet<Uuid>,
+    acknowledged: Vec<Uuid>,
+    refused: Vec<Uuid>,
+    /// The last tool call, who may run each one, and what was decided.
+    call: String,
+    claimed: Vec<String>,
+    decided: HashMap<String, Decision>,
+    run: Option<RunGuard<Storage>>,
 }
 
 impl Model {
@@ -120,6 +159,13 @@ impl Model {
             options,
             numbers: 0,
             others: Vec::new(),
+            added: HashSet::new(),
+            acknowledged: Vec::new(),
+            refused: Vec::new(),
+            call: String::new(),
+            claimed: Vec::new(),
+            decided: HashMap::new(),
+            run: None,
         }
     }
 
@@ -134,9 +180,9 @@ impl Model {
             }
             session
         });
-        // The handle is dropped after the runtime, as in a crash.
+        // The handles are dropped after the runtime, as in a crash.
         drop(process);
-        drop(session);
+        drop((session, self.run.take()));
         self.check();
     }
 
@@ -160,6 +206,7 @@ impl Model {
             }
         });
         self.check();
+        self.check_turns();
     }
 
     async fn happen(
@@ -170,10 +217,89 @@ impl Model {
         match step {
             Step::Said => self.say(&session),
             Step::Displayed => {
-                self.numbers += 1;
-                let message = Message::user(self.numbers.to_string());
-                session.add_message(message).unwrap();
+                let message = Message::user(self.next_number());
+                self.added.insert(session.add_message(message).unwrap());
             }
+            Step::Sent => {
+                let (id, message) = (Uuid::now_v7(), Message::user(self.next_number()));
+                self.added.insert(id);
+                match session.send(id, message).await {
+                    Ok(rows) => {
+                        assert_eq!((rows.len(), rows[0].delivery), (1, Delivery::Stored));
+                        self.acknowledged.push(id);
+                    }
+                    Err(SessionError::Conflict { .. }) => {
+                        assert!(self.may_conflict());
+                        self.refused.push(id);
+                    }
+                    Err(SessionError::Storage(_) | SessionError::TimedOut) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            Step::Streamed(whole) => {
+                let (id, text) = (Uuid::now_v7(), self.next_number());
+                session.partial(id, Message::assistant(&*text)).unwrap();
+                tokio::time::sleep(Duration::from_millis(1_500)).await;
+                if *whole {
+                    self.added.insert(id);
+                    let message = Message::assistant(text);
+                    session.add_message_with_id(id, message).unwrap();
+                }
+            }
+            Step::Called => {
+                let number = self.next_number();
+                self.call = format!("call_{number}");
+                let call = ToolCall::new(&*self.call, number, json!({}));
+                let message = Message::tool_calls([call]);
+                self.added.insert(session.add_message(message).unwrap());
+            }
+            Step::Claimed => {
+                if let Ok(Claim::Claimed(_)) = session.claim_call(&self.call).await {
+                    self.claimed.push(self.call.clone());
+                }
+            }
+            Step::Asked => {
+                // A call that runs may ask again, which is then another decision.
+                let is_new = !self.claimed.contains(&self.call);
+                if is_new && session.read(|state| state.find_tool_call(&self.call).is_some()) {
+                    session.tool_interrupted(&self.call, json!({})).unwrap();
+                }
+            }
+            Step::Decided(approves) => {
+                let decision = match approves {
+                    true => Decision::Approve,
+                    false => Decision::Reject { reason: None },
+                };
+                let earlier = self.decided.get(&self.call);
+                match session.decide(&self.call, decision.clone()).await {
+                    Ok(Decided::Claimed(_)) => {
+                        assert_eq!(earlier, None, "decided twice");
+                        self.decided.insert(self.call.clone(), decision);
+                        if *approves {
+                            self.claimed.push(self.call.clone());
+                        }
+                    }
+                    // The decision of a process that crashed is not known here.
+                    Ok(Decided::Already(decision, _)) => {
+                        assert!(earlier.is_none_or(|earlier| *earlier == decision));
+                    }
+                    Err(_) => {}
+                }
+            }
+            Step::Resulted => {
+                if session.read(|state| state.find_tool_call(&self.call).is_some()) {
+                    let result = ToolResult::new(&*self.call, "tool", "done");
+                    session.tool_result(result).unwrap();
+                }
+            }
+            Step::CancelledInterrupts => session.cancel_interrupts().unwrap(),
+            Step::Begun => {
+                let begun = session.begin_run().await.unwrap();
+                if let BeginRun::Started(run) = begun {
+                    self.run = Some(run);
+                }
+            }
+            Step::Stopped => drop(self.run.take()),
             Step::Completed => session.completed().unwrap(),
             Step::Interrupted => session.interrupted(serde_json::json!(1)).unwrap(),
             Step::Titled => session.title_generated("Plans").unwrap(),
@@ -209,7 +335,7 @@ impl Model {
                 }
             }
             Step::Dropped => {
-                drop(session);
+                drop((session, self.run.take()));
                 return self.talk.start().await;
             }
             Step::Restarted => {
@@ -230,8 +356,12 @@ impl Model {
     }
 
     fn say(&mut self, session: &AgentSession<Storage>) {
+        say(session, &self.next_number());
+    }
+
+    fn next_number(&mut self) -> String {
         self.numbers += 1;
-        say(session, &self.numbers.to_string());
+        self.numbers.to_string()
     }
 
     async fn save(&self, session: &AgentSession<Storage>) {
@@ -261,9 +391,11 @@ impl Model {
         let (shown, stored) = process().block_on(async {
             self.connect().await;
             let (said, revision) = self.talk.stored().await;
-            (self.talk.shown().await, (revision, said))
+            (self.rows().await, (revision, said))
         });
-        let shown: Vec<usize> = shown.iter().map(|text| text.parse().unwrap()).collect();
+        let shown = shown.into_iter();
+        let shown = shown.filter(|row| row.content_type != ContentType::ToolResult);
+        let shown: Vec<usize> = shown.map(|row| row.content.parse().unwrap()).collect();
         let is_sorted = shown.windows(2).all(|pair| pair[0] < pair[1]);
         assert!(is_sorted, "in order and once: {shown:?}");
         let saves = self.talk.record.saves();
@@ -290,6 +422,47 @@ impl Model {
                 pair[0]
             );
         }
+    }
+
+    /// Display and state agree, what was acknowledged is in both and what was refused in neither. No call was claimed
+    /// twice.
+    fn check_turns(&mut self) {
+        let (rows, messages) = process().block_on(async {
+            self.connect().await;
+            let scope = scope();
+            let loaded = self.talk.layer.load_agent_state(&scope, self.talk.id);
+            let saved = storage::frozen(loaded).await.unwrap();
+            (self.rows().await, saved.state.messages)
+        });
+        let known: HashSet<_> = (0..messages.len()).filter_map(|n| messages.id(n)).collect();
+        let shown: HashSet<_> = rows.iter().map(|row| row.message_id).collect();
+        for row in &rows {
+            let is_known = known.contains(&row.message_id);
+            let agrees = match row.delivery {
+                Delivery::Stored => is_known,
+                Delivery::Unknown | Delivery::Interrupted => !is_known,
+                Delivery::Draft | Delivery::Unsaved => false,
+            };
+            assert!(agrees, "{row:?}");
+        }
+        let is_shown = |id: &Uuid| !known.contains(id) || shown.contains(id);
+        assert!(self.added.iter().all(is_shown));
+        let mut acknowledged = self.acknowledged.iter();
+        assert!(acknowledged.all(|id| known.contains(id) && shown.contains(id)));
+        let mut refused = self.refused.iter();
+        assert!(refused.all(|id| !known.contains(id) && !shown.contains(id)));
+        let claimed: HashSet<_> = self.claimed.iter().collect();
+        assert_eq!(claimed.len(), self.claimed.len(), "{:?}", self.claimed);
+    }
+
+    async fn rows(&self) -> Vec<DisplayMessage> {
+        let page = MessagePage::first().limit(MessagePage::MAX_LIMIT);
+        let scope = scope();
+        let page = self
+            .talk
+            .layer
+            .load_display_messages(&scope, self.talk.id, page);
+        storage::frozen(page).await.unwrap().items
     }
 
     /// A new process: another pool and another coordinator.

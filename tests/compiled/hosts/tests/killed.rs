@@ -4,18 +4,21 @@
 mod database;
 mod storage;
 
+use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use matrix::conversations::{Conversations, NewConversation, connect};
-use matrix::sagents::session::{AutoSave, Coordinator, SessionOptions};
-use matrix::sagents::{Message, State};
+use matrix::conversations::{Conversations, MessagePage, NewConversation, connect};
+use matrix::sagents::session::{AgentSession, AutoSave, Coordinator, SessionOptions};
+use matrix::sagents::{Delivery, Message, State};
 use storage::{said, scope};
 use uuid::Uuid;
 
 const KILLS: usize = 5;
 const SESSIONS: usize = 4;
+/// The first sessions grow, the others have turns.
+const GROWING: usize = 2;
 /// A process is killed after this many acknowledgements.
 const ACKNOWLEDGED: usize = 40;
 const URL: &str = "SESSIONS_URL";
@@ -35,7 +38,8 @@ async fn a_killed_process_loses_at_most_what_was_not_acknowledged() {
     for _ in 0..KILLS {
         let (url, ids) = (database.url(), ids.clone());
         let talks = tokio::task::spawn_blocking(move || until_killed(&url, &ids));
-        for (id, talk) in talks.await.unwrap() {
+        let talks = talks.await.unwrap();
+        for &(id, talk) in &talks[..GROWING] {
             let saved = layer.load_agent_state(&scope(), id).await.unwrap();
             let numbers: Vec<usize> = said(&saved.state)
                 .iter()
@@ -48,8 +52,45 @@ async fn a_killed_process_loses_at_most_what_was_not_acknowledged() {
             assert!(numbers.len() <= talk.made + 1, "{talk:?} {}", numbers.len());
             lost += talk.made.saturating_sub(numbers.len());
         }
+        for &(id, talk) in &talks[GROWING..] {
+            lost += talk.made - assert_agreement(&layer, id, talk).await;
+        }
     }
     assert!(lost > 0, "no process was killed in the middle of its work");
+}
+
+/// A session that starts after the kill makes display and state agree. Returns how many messages the agent knows of
+/// those that the process made.
+async fn assert_agreement(layer: &Conversations, id: Uuid, talk: Reported) -> usize {
+    let coordinator = Coordinator::new(layer.clone());
+    let session = coordinator.start(&scope(), id).await.unwrap();
+    session.shutdown().await.unwrap();
+    let messages = session.read(|state| state.messages.clone());
+    let known: HashSet<_> = (0..messages.len()).filter_map(|n| messages.id(n)).collect();
+    assert_eq!(known.len(), messages.len());
+    assert!(talk.stored <= known.len(), "{talk:?} {}", known.len());
+    let mut page = MessagePage::first().limit(MessagePage::MAX_LIMIT);
+    let mut shown = HashSet::new();
+    loop {
+        let rows = layer.load_display_messages(&scope(), id, page).await;
+        let rows = rows.unwrap();
+        for row in &rows.items {
+            let is_known = known.contains(&row.message_id);
+            let expected = match row.delivery {
+                Delivery::Stored => is_known,
+                Delivery::Unknown | Delivery::Interrupted => !is_known,
+                Delivery::Draft | Delivery::Unsaved => false,
+            };
+            assert!(expected, "{row:?}");
+            shown.insert(row.message_id);
+        }
+        let Some(next) = rows.next else {
+            break;
+        };
+        page = MessagePage::next(next).limit(MessagePage::MAX_LIMIT);
+    }
+    assert!(known.is_subset(&shown));
+    talk.made.min(known.len())
 }
 
 /// Adds a message, and changes an earlier one and the header.
@@ -132,6 +173,7 @@ async fn the_process_that_is_killed() {
             interval,
             ..AutoSave::default()
         },
+        draft_interval: Some(Duration::from_millis(1)),
         ..SessionOptions::default()
     };
     let layer = Conversations::new(connect(&url).await.unwrap());
@@ -141,7 +183,10 @@ async fn the_process_that_is_killed() {
         let coordinator = coordinator.clone();
         let id = Uuid::try_parse(id).unwrap();
         work.spawn(async move {
-            let session = coordinator.start(scope(), id).await.unwrap();
+            let session = coordinator.start(&scope(), id).await.unwrap();
+            if index >= GROWING {
+                return turns(index, &session).await;
+            }
             loop {
                 let number = session.change(grow).unwrap();
                 println!("reported {index} made {number}");
@@ -154,4 +199,23 @@ async fn the_process_that_is_killed() {
         });
     }
     work.join_all().await;
+}
+
+/// Sends messages, and streams answers.
+async fn turns(index: usize, session: &AgentSession<Conversations>) {
+    let mut number = session.read(|state| state.messages.len());
+    loop {
+        let message = Message::user("question");
+        session.send(Uuid::now_v7(), message).await.unwrap();
+        number += 1;
+        println!("reported {index} stored {number}");
+        let id = Uuid::now_v7();
+        session.partial(id, Message::assistant("half")).unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        session
+            .add_message_with_id(id, Message::assistant("whole"))
+            .unwrap();
+        number += 1;
+        println!("reported {index} made {number}");
+    }
 }

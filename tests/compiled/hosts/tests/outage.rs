@@ -37,7 +37,7 @@ async fn sessions_continue_while_the_server_is_down_and_are_saved_afterwards() {
     for _ in 0..SESSIONS {
         let new = NewConversation::new();
         let id = layer.create_conversation(&scope(), new).await.unwrap().id;
-        let session = coordinator.start(scope(), id).await.unwrap();
+        let session = coordinator.start(&scope(), id).await.unwrap();
         let (stop, changes) = (Arc::clone(&stop), Arc::clone(&changes));
         work.spawn(async move {
             while !stop.load(Ordering::SeqCst) {

@@ -23,10 +23,14 @@ const FILL: &str = "
     INSERT INTO sagents_unreadable_states (user_id, conversation_id, epoch, data, set_aside_at)
     SELECT user_id, id, 1, '{}', now() FROM sagents_conversations;
     INSERT INTO sagents_display_messages (user_id, conversation_id, sequence, message_id, item, role, content_type,
-        content, tool_call_id, status, inserted_at)
+        content, tool_call_id, status, inserted_at, changed, delivery)
     SELECT user_id, id, n, gen_random_uuid(), 0, 'assistant', CASE WHEN n % 10 = 0 THEN 'tool_call' ELSE 'text' END,
-        'something', CASE WHEN n % 10 = 0 THEN n::text END, CASE WHEN n % 10 = 0 THEN 'pending' END, now()
+        'something', CASE WHEN n % 10 = 0 THEN n::text END, CASE WHEN n % 10 = 0 THEN 'pending' END, now(), n,
+        CASE WHEN n = 19 THEN 'unsaved' END
     FROM sagents_conversations, generate_series(0, 19) n;
+    INSERT INTO sagents_runs (user_id, conversation_id, run_id, holder, status, started_at, seen_at)
+    SELECT user_id, id, id, 'a', CASE WHEN id::text < '1' THEN 'running' ELSE 'finished' END, now(), now()
+    FROM sagents_conversations;
     ANALYZE;";
 
 #[tokio::test]
@@ -40,7 +44,7 @@ async fn every_statement_goes_by_a_key_and_every_index_is_used() {
         .await
         .unwrap();
     let mut unused: BTreeSet<_> = indexes.into_iter().collect();
-    assert_eq!(unused.len(), 8, "{unused:?}");
+    assert_eq!(unused.len(), 12, "{unused:?}");
 
     let mut statements = source::statements("conversations");
     assert!(statements.len() > 20, "{statements:#?}");
@@ -80,12 +84,19 @@ const FILL_GROUPS: &str = "
     SELECT user_id, id, 1, '{}', now() FROM login_conversations;
     INSERT INTO device_unreadable_states (device_id, conversation_id, epoch, data, set_aside_at)
     SELECT device_id, id, 1, '{}', now() FROM device_conversations;
+    INSERT INTO login_runs (user_id, conversation_id, run_id, holder, status, started_at, seen_at)
+    SELECT user_id, id, id, 'a', CASE WHEN id::text < '1' THEN 'running' ELSE 'finished' END, now(), now()
+    FROM login_conversations;
     INSERT INTO login_display_messages (user_id, conversation_id, sequence, message_id, item, role, content_type,
-        content, inserted_at)
-    SELECT user_id, id, n, id, n, 'user', 'text', 'something', now() FROM login_conversations, generate_series(0, 4) n;
+        content, inserted_at, changed)
+    SELECT user_id, id, n, id, n, 'user', 'text', 'something', now(), n + 1
+    FROM login_conversations, generate_series(0, 4) n;
+    INSERT INTO device_runs (device_id, conversation_id, run_id, holder, status, started_at, seen_at)
+    SELECT device_id, id, id, 'a', CASE WHEN id::text < '1' THEN 'running' ELSE 'finished' END, now(), now()
+    FROM device_conversations;
     INSERT INTO device_display_messages (device_id, conversation_id, sequence, message_id, item, role, content_type,
-        content, inserted_at)
-    SELECT device_id, id, n, id, n, 'user', 'text', 'something', now()
+        content, inserted_at, changed)
+    SELECT device_id, id, n, id, n, 'user', 'text', 'something', now(), n + 1
     FROM device_conversations, generate_series(0, 4) n;
     ANALYZE;";
 
@@ -100,7 +111,7 @@ async fn every_statement_of_a_group_goes_by_a_key() {
     ] {
         let mut statements = source::statements(context);
         statements.retain(|statement| statement.contains(" AS g"));
-        assert_eq!(statements.len(), 12, "{statements:#?}");
+        assert_eq!(statements.len(), 16, "{statements:#?}");
         for statement in statements {
             let plan = explain(&mut connection, &statement).await;
             assert!(!plan.contains("Seq Scan on"), "{statement}\n{plan}");

@@ -434,7 +434,7 @@ async fn a_message_of_a_session_has_the_id_of_its_display_messages() {
     let db = Db::new().await;
     let id = db.conversation().await;
     let coordinator = Coordinator::new(db.layer.clone());
-    let session = coordinator.start(scope(), id).await.unwrap();
+    let session = coordinator.start(&scope(), id).await.unwrap();
     let given: Vec<_> = (0..3)
         .map(|n| session.add_message(Message::user(n.to_string())).unwrap())
         .collect();

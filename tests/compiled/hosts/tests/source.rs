@@ -33,15 +33,13 @@ pub fn statements(context: &str) -> Vec<String> {
     statements.collect()
 }
 
-/// The parts of statements, by the macros that hold them: columns, or what two statements share.
-fn parts(source: &str) -> BTreeMap<String, String> {
+/// The lists of columns and other parts of statements, by the macros that hold them.
+fn parts(source: &str) -> impl Iterator<Item = (String, String)> {
     let macros = source.split("macro_rules! ").skip(1);
-    macros
-        .map(|text| {
-            let (name, rest) = text.split_once(' ').unwrap();
-            (format!("{name}!()"), literals(rest).remove(0))
-        })
-        .collect()
+    macros.map(|text| {
+        let (name, rest) = text.split_once(' ').unwrap();
+        (format!("{name}!()"), literals(rest).remove(0))
+    })
 }
 
 /// A literal, or what `concat!` makes of several.

@@ -118,9 +118,53 @@ async fn every_call_is_one_statement() {
     let metadata = Map::from_iter([("is_interrupt".to_owned(), json!(true))]);
     let waiting = NewDisplayMessage::tool_result("call_1", "waiting").metadata(metadata);
     statements!(1, layer.append_display_message(scope, id, waiting)).unwrap();
-    let result = ToolResult::new("call_1", "search", "42");
-    statements!(1, layer.resolve_interrupted_tool_result(scope, id, &result)).unwrap();
-    statements!(1, layer.resolve_interrupted_tool_result(scope, id, &result)).unwrap_err();
+    let result = &ToolResult::new("call_1", "search", "42");
+    statements!(1, layer.resolve_interrupted_tool_result(scope, id, result)).unwrap();
+    statements!(1, layer.resolve_interrupted_tool_result(scope, id, result)).unwrap_err();
+
+    // The whole message finds its draft by the key, which refuses to store it twice.
+    let draft_id = Uuid::now_v7();
+    let draft = Message::assistant("To the");
+    statements!(1, layer.save_draft(scope, id, draft_id, &draft)).unwrap();
+    statements!(1, layer.save_draft(scope, id, draft_id, &draft)).unwrap();
+    statements!(1, layer.save_message(scope, id, draft_id, &draft)).unwrap();
+    statements!(1, layer.unsettled_messages(scope, id)).unwrap();
+    let settled = [(draft_id, Delivery::Stored)];
+    statements!(1, layer.settle_messages(scope, id, &settled)).unwrap();
+    statements!(1, layer.changes(scope, id, ChangeCursor::START, 100)).unwrap();
+    // Where the conversation is, and what changed.
+    let mut watch = layer.watch(scope, id, ChangeCursor::START).unwrap();
+    statements!(2, watch.next()).unwrap();
+    let mut calls = Message::assistant("");
+    calls.tool_calls = vec![
+        ToolCall::new("call_5", "search", json!({})),
+        ToolCall::new("call_6", "search", json!({})),
+    ];
+    statements!(1, layer.save_message(scope, id, Uuid::now_v7(), &calls)).unwrap();
+    let claim = Uuid::now_v7();
+    statements!(1, layer.claim_tool_call(scope, id, "call_5", claim)).unwrap();
+    statements!(1, layer.claim_tool_call(scope, id, "call_5", claim)).unwrap();
+    statements!(1, layer.interrupt_tool_call(scope, id, "call_6", none())).unwrap();
+    for _ in 0..2 {
+        let decision = &Decision::Approve;
+        statements!(
+            1,
+            layer.decide_tool_call(scope, id, "call_6", decision, claim)
+        )
+        .unwrap();
+    }
+
+    let (run_id, lease) = (Uuid::now_v7(), std::time::Duration::from_secs(30));
+    statements!(1, layer.begin_run(scope, id, run_id, "here", lease)).unwrap();
+    statements!(1, layer.begin_run(scope, id, claim, "here", lease)).unwrap();
+    statements!(1, layer.renew_run(scope, id, run_id)).unwrap();
+    // Whether the conversation exists.
+    statements!(2, layer.renew_run(scope, id, claim)).unwrap();
+    statements!(1, layer.wait_run(scope, id, run_id, &json!({}))).unwrap();
+    statements!(1, layer.request_cancel(scope, id)).unwrap();
+    statements!(1, layer.unfinished_runs(scope)).unwrap();
+    statements!(1, layer.end_run(scope, id, run_id, RunStatus::Finished)).unwrap();
+    statements!(1, layer.get_run(scope, id)).unwrap();
     statements!(1, layer.clear_display_messages(scope, id)).unwrap();
 
     let (state, write_id) = (State::new(), Uuid::now_v7());

@@ -14,10 +14,12 @@ use matrix::conversations::{
 };
 use matrix::sagents::session::{AgentSession, Coordinator, SessionOptions};
 use matrix::sagents::{
-    AgentPersistence, Expect, Failure, Lifecycle, LoadContext, Loaded, Message, PersistContext,
-    Revision, SessionPersistence, State,
+    AgentPersistence, BeginRun, Claim, Decided, Decision, Delivery, Expect, Failure, Lifecycle,
+    LoadContext, Loaded, Message, PersistContext, Revision, Run, RunSignal, RunStatus,
+    SessionPersistence, State, ToolResult, ToolStatus,
 };
 use matrix::scopes::{Scope, User};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::database;
@@ -235,11 +237,146 @@ impl SessionPersistence for Storage {
         &self,
         scope: &Scope,
         context: &LoadContext,
-        message_id: Uuid,
+        id: Uuid,
         message: &Message,
+        delivery: Delivery,
     ) -> Result<Vec<DisplayMessage>, Error> {
-        let id = context.conversation_id;
-        let call = self.layer.save_message(scope, id, message_id, message);
+        let layer = &self.layer;
+        let call = SessionPersistence::save_message(layer, scope, context, id, message, delivery);
+        self.record.write(call).await
+    }
+
+    async fn unsettled_messages(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+    ) -> Result<Vec<(Uuid, Delivery)>, Error> {
+        frozen(SessionPersistence::unsettled_messages(
+            &self.layer,
+            scope,
+            context,
+        ))
+        .await
+    }
+
+    async fn settle_messages(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        messages: &[(Uuid, Delivery)],
+    ) -> Result<Vec<DisplayMessage>, Error> {
+        let layer = &self.layer;
+        let call = SessionPersistence::settle_messages(layer, scope, context, messages);
+        self.record.write(call).await
+    }
+
+    async fn change_tool_call(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        call_id: &str,
+        status: ToolStatus,
+        metadata: Map<String, Value>,
+    ) -> Result<DisplayMessage, Error> {
+        let layer = &self.layer;
+        let call =
+            SessionPersistence::change_tool_call(layer, scope, context, call_id, status, metadata);
+        self.record.write(call).await
+    }
+
+    async fn claim_tool_call(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        call_id: &str,
+        claim: Uuid,
+    ) -> Result<Claim<DisplayMessage>, Error> {
+        let layer = &self.layer;
+        let call = SessionPersistence::claim_tool_call(layer, scope, context, call_id, claim);
+        self.record.write(call).await
+    }
+
+    async fn decide_tool_call(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        call_id: &str,
+        decision: &Decision,
+        claim: Uuid,
+    ) -> Result<Decided<DisplayMessage>, Error> {
+        let layer = &self.layer;
+        let call =
+            SessionPersistence::decide_tool_call(layer, scope, context, call_id, decision, claim);
+        self.record.write(call).await
+    }
+
+    async fn resolve_tool_result(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        result: &ToolResult,
+    ) -> Result<DisplayMessage, Error> {
+        let layer = &self.layer;
+        let call = SessionPersistence::resolve_tool_result(layer, scope, context, result);
+        self.record.write(call).await
+    }
+
+    async fn begin_run(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        id: Uuid,
+        holder: &str,
+        lease: Duration,
+    ) -> Result<BeginRun, Error> {
+        let layer = &self.layer;
+        let call = SessionPersistence::begin_run(layer, scope, context, id, holder, lease);
+        self.record.write(call).await
+    }
+
+    async fn renew_run(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        id: Uuid,
+    ) -> Result<RunSignal, Error> {
+        let call = SessionPersistence::renew_run(&self.layer, scope, context, id);
+        self.record.write(call).await
+    }
+
+    async fn wait_run(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        id: Uuid,
+        waiting_for: &Value,
+    ) -> Result<RunSignal, Error> {
+        let call = SessionPersistence::wait_run(&self.layer, scope, context, id, waiting_for);
+        self.record.write(call).await
+    }
+
+    async fn end_run(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        id: Uuid,
+        status: RunStatus,
+    ) -> Result<(), Error> {
+        let call = SessionPersistence::end_run(&self.layer, scope, context, id, status);
+        self.record.write(call).await
+    }
+
+    async fn request_cancel(&self, scope: &Scope, context: &LoadContext) -> Result<bool, Error> {
+        let call = SessionPersistence::request_cancel(&self.layer, scope, context);
+        self.record.write(call).await
+    }
+
+    async fn get_run(&self, scope: &Scope, context: &LoadContext) -> Result<Option<Run>, Error> {
+        frozen(SessionPersistence::get_run(&self.layer, scope, context)).await
+    }
+
+    async fn delete_conversation(&self, scope: &Scope, context: &LoadContext) -> Result<(), Error> {
+        let call = SessionPersistence::delete_conversation(&self.layer, scope, context);
         self.record.write(call).await
     }
 
@@ -256,6 +393,10 @@ impl SessionPersistence for Storage {
 
     fn failure(error: &Error) -> Failure {
         Conversations::failure(error)
+    }
+
+    fn is_missing(error: &Error) -> bool {
+        Conversations::is_missing(error)
     }
 }
 
@@ -294,6 +435,7 @@ pub struct Talk {
     pub record: Arc<Record>,
     pub id: Uuid,
     pub database: Arc<database::Database>,
+    options: SessionOptions,
     pool: database::Pool,
 }
 
@@ -317,19 +459,48 @@ impl Talk {
                 record: Arc::clone(&record),
             };
             Self {
-                coordinator: Coordinator::with_options(storage, options),
+                coordinator: Coordinator::with_options(storage, options.clone()),
                 layer,
                 record,
                 id,
                 database,
+                options,
                 pool,
             }
         })
         .await
     }
 
+    /// The conversation in a process that continues after this one.
+    pub async fn reconnected(&self) -> Self {
+        let pool = frozen(connect(&self.database.url())).await.unwrap();
+        let layer = Conversations::new(pool.clone());
+        Self {
+            coordinator: self.coordinator_of(&layer),
+            layer,
+            record: Arc::clone(&self.record),
+            id: self.id,
+            database: Arc::clone(&self.database),
+            options: self.options.clone(),
+            pool,
+        }
+    }
+
+    /// Another process that runs at the same time, on the same pool.
+    pub fn other_process(&self) -> Coordinator<Storage> {
+        self.coordinator_of(&self.layer)
+    }
+
+    fn coordinator_of(&self, layer: &Conversations) -> Coordinator<Storage> {
+        let storage = Storage {
+            layer: layer.clone(),
+            record: Arc::clone(&self.record),
+        };
+        Coordinator::with_options(storage, self.options.clone())
+    }
+
     pub async fn start(&self) -> AgentSession<Storage> {
-        self.coordinator.start(scope(), self.id).await.unwrap()
+        self.coordinator.start(&scope(), self.id).await.unwrap()
     }
 
     /// The session of another conversation.
@@ -337,7 +508,7 @@ impl Talk {
         let (scope, new) = (scope(), NewConversation::new());
         let created = frozen(self.layer.create_conversation(&scope, new)).await;
         let id = created.unwrap().id;
-        self.coordinator.start(scope, id).await.unwrap()
+        self.coordinator.start(&scope, id).await.unwrap()
     }
 
     /// The texts of the stored state, and its revision.

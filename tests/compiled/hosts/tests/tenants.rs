@@ -19,13 +19,15 @@ use uuid::Uuid;
 // {{ owners }}
 
 use layer::{
-    Change, ContentType, Conversation, ConversationChanges, ConversationOrder, Cursor,
-    DisplayMessage, Error, HitlDecision, ListConversations, MessagePage, MessagePosition,
-    NewConversation, NewDisplayMessage, OwnerScope, Page, Role, SearchPage, ToolStatus,
+    BeginRun, Change, ChangeCursor, Claim, ContentType, Conversation, ConversationChanges,
+    ConversationOrder, Cursor, Decided, Decision, DisplayMessage, Error, HitlDecision,
+    ListConversations, MessagePage, MessagePosition, NewConversation, NewDisplayMessage,
+    OwnerScope, Page, Role, RunStatus, SearchPage, ToolStatus,
 };
 use matrix::sagents::{Expect, Message, State, ToolResult};
 use sqlx::AssertSqlSafe;
 
+const LEASE: std::time::Duration = std::time::Duration::from_secs(1000);
 const OWNERS: usize = 3;
 const CONVERSATIONS: usize = 2;
 const MESSAGES: usize = 5;
@@ -77,6 +79,12 @@ enum Call {
     ChangeTool(String, ToolStatus, Map<String, Value>),
     Decide(String, HitlDecision),
     Resolve(String, String, bool),
+    /// With one of the ids of messages as the claim.
+    Claim(String, usize),
+    Judge(String, Decision, usize),
+    /// With one of the ids of messages as the run.
+    Begin(usize),
+    End(usize),
     /// Everything that is older than the conversation of this step.
     Housekeep,
     /// An agent state with a message, which may be set aside for another one.
@@ -142,6 +150,13 @@ fn call() -> impl Strategy<Value = Call> {
         ToolStatus::Cancelled,
     ]);
     let decision = select(vec![HitlDecision::Approved, HitlDecision::Rejected]);
+    let judgement = prop_oneof![
+        Just(Decision::Approve),
+        Just(Decision::Edit {
+            arguments: json!({ "edited": true })
+        }),
+        Just(Decision::Reject { reason: None }),
+    ];
     prop_oneof![
         8 => (prop::option::of(text()), metadata()).prop_map(|(title, metadata)| Call::Create(title, metadata)),
         2 => Just(Call::Get),
@@ -155,6 +170,10 @@ fn call() -> impl Strategy<Value = Call> {
         10 => (call_id(), target, metadata()).prop_map(|(id, status, metadata)| Call::ChangeTool(id, status, metadata)),
         3 => (call_id(), decision).prop_map(|(id, decision)| Call::Decide(id, decision)),
         4 => (call_id(), text(), any::<bool>()).prop_map(|(id, content, is_error)| Call::Resolve(id, content, is_error)),
+        4 => (call_id(), 0..MESSAGES).prop_map(|(id, claim)| Call::Claim(id, claim)),
+        4 => (call_id(), judgement, 0..MESSAGES).prop_map(|(id, decision, claim)| Call::Judge(id, decision, claim)),
+        4 => (0..MESSAGES).prop_map(Call::Begin),
+        3 => (0..MESSAGES).prop_map(Call::End),
         1 => Just(Call::Housekeep),
         12 => (text(), any::<bool>()).prop_map(|(text, aside)| Call::Save(text, aside)),
         memberships() => Just(Call::Join),
@@ -245,7 +264,11 @@ struct Talk {
     /// It was written to at a time that is not known yet.
     touched: bool,
     next: i64,
+    /// How often display messages changed.
+    changes: i64,
     items: Vec<Entry>,
+    /// The run in progress.
+    run: Option<usize>,
 }
 
 struct Entry {
@@ -258,6 +281,7 @@ struct Entry {
     tool_call_id: Option<String>,
     status: Option<ToolStatus>,
     inserted_at: DateTime<Utc>,
+    changed: i64,
 }
 
 /// Where a conversation is in a list.
@@ -328,6 +352,8 @@ impl World {
                     inserted_at: at,
                     updated_at: at,
                     touched: false,
+                    changes: 0,
+                    run: None,
                     next: 0,
                     items: Vec::new(),
                 });
@@ -426,12 +452,23 @@ impl World {
                     let Some(item) = talk.newest(&call_id, ContentType::ToolCall) else {
                         return NOT_FOUND;
                     };
-                    if !may_become(item.status, status) {
+                    let before = item.status.unwrap();
+                    if is_ended(before) && before == status {
+                        return Ok(item.row(step.owner, id));
+                    }
+                    let is_approved =
+                        item.metadata.get("hitl_decision") == Some(&json!("approved"));
+                    if !may_become(before, status, is_approved) {
                         return INVALID;
+                    }
+                    if status == ToolStatus::Interrupted && before != status {
+                        for key in ["hitl_decision", "decision", "claim"] {
+                            item.metadata.remove(key);
+                        }
                     }
                     item.status = Some(status);
                     item.metadata.extend(note);
-                    Ok(item.row(step.owner, id))
+                    Ok(talk.changed(&call_id).row(step.owner, id))
                 });
                 (rows(answer), expected)
             }
@@ -443,15 +480,18 @@ impl World {
                     let Some(item) = talk.newest(&call_id, ContentType::ToolCall) else {
                         return NOT_FOUND;
                     };
-                    item.metadata
-                        .insert("hitl_decision".into(), json!(decision));
-                    let row = item.row(step.owner, id);
-                    if let Some(result) = talk.newest(&call_id, ContentType::ToolResult) {
-                        result
-                            .metadata
-                            .insert("hitl_decision".into(), json!(decision));
+                    match item.metadata.get("hitl_decision") {
+                        Some(other) if *other == json!(decision) => {}
+                        None if !is_ended(item.status.unwrap()) => {
+                            item.metadata
+                                .insert("hitl_decision".into(), json!(decision));
+                            let row = talk.changed(&call_id).row(step.owner, id);
+                            talk.note_on_result(&call_id, decision);
+                            return Ok(row);
+                        }
+                        _ => return INVALID,
                     }
-                    Ok(row)
+                    Ok(item.row(step.owner, id))
                 });
                 (rows(answer), expected)
             }
@@ -470,7 +510,92 @@ impl World {
                     item.metadata.insert("is_interrupt".into(), json!(false));
                     item.metadata.insert("is_error".into(), json!(is_error));
                     item.content = clean(&text);
+                    talk.changes += 1;
+                    let changes = talk.changes;
+                    let item = talk.newest(&call_id, ContentType::ToolResult).unwrap();
+                    item.changed = changes;
                     Ok(item.row(step.owner, id))
+                });
+                (rows(answer), expected)
+            }
+            Call::Claim(call_id, claim) => {
+                let claim = self.messages[claim];
+                let answer = context.claim_tool_call(&scope, id, &call_id, claim).await;
+                let expected = model.touch(key, |talk| {
+                    let Some(item) = talk.newest(&call_id, ContentType::ToolCall) else {
+                        return NOT_FOUND;
+                    };
+                    if item.status == Some(ToolStatus::Pending) {
+                        item.status = Some(ToolStatus::Executing);
+                        item.metadata.insert("claim".into(), json!(claim));
+                        let row = talk.changed(&call_id).row(step.owner, id);
+                        return Ok(json!([true, row]));
+                    }
+                    let is_same = item.metadata.get("claim") == Some(&json!(claim));
+                    Ok(json!([is_same, item.row(step.owner, id)]))
+                });
+                (rows(answer), expected)
+            }
+            Call::Judge(call_id, decision, claim) => {
+                let claim = self.messages[claim];
+                let answer = context
+                    .decide_tool_call(&scope, id, &call_id, &decision, claim)
+                    .await;
+                let expected = model.touch(key, |talk| {
+                    let Some(item) = talk.newest(&call_id, ContentType::ToolCall) else {
+                        return NOT_FOUND;
+                    };
+                    let recorded = match decision {
+                        Decision::Reject { .. } => HitlDecision::Rejected,
+                        _ => HitlDecision::Approved,
+                    };
+                    let before = item.metadata.get("hitl_decision").cloned();
+                    match before {
+                        None if item.status == Some(ToolStatus::Interrupted) => {
+                            item.status = Some(decision.status());
+                            item.metadata.extend([
+                                ("hitl_decision".to_owned(), json!(recorded)),
+                                ("decision".to_owned(), json!(decision)),
+                                ("claim".to_owned(), json!(claim)),
+                            ]);
+                            let row = talk.changed(&call_id).row(step.owner, id);
+                            talk.note_on_result(&call_id, recorded);
+                            Ok(json!([true, row]))
+                        }
+                        None => INVALID,
+                        Some(_) if item.metadata.get("claim") == Some(&json!(claim)) => {
+                            Ok(json!([true, item.row(step.owner, id)]))
+                        }
+                        Some(recorded) => {
+                            let recorded = if recorded == json!("approved") {
+                                json!({ "type": "approve" })
+                            } else {
+                                json!({ "type": "reject", "reason": null })
+                            };
+                            let decided = item.metadata.get("decision").unwrap_or(&recorded);
+                            Ok(json!([decided, item.row(step.owner, id)]))
+                        }
+                    }
+                });
+                (rows(answer), expected)
+            }
+            Call::Begin(run) => {
+                let begun = context.begin_run(&scope, id, self.messages[run], "here", LEASE);
+                let answer = begun.await;
+                let expected = model.write(key, |talk| {
+                    let current = *talk.run.get_or_insert(run);
+                    Ok(json!([current == run, self.messages[current]]))
+                });
+                (rows(answer), expected)
+            }
+            Call::End(run) => {
+                let status = RunStatus::Finished;
+                let answer = context
+                    .end_run(&scope, id, self.messages[run], status)
+                    .await;
+                let expected = model.write(key, |talk| {
+                    talk.run = talk.run.filter(|current| *current != run);
+                    Ok(Value::Null)
                 });
                 (rows(answer), expected)
             }
@@ -597,6 +722,23 @@ impl World {
                 let answer = context.resolve_interrupted_tool_result(scope, id, &result);
                 (rows(answer.await), NO_OWNER)
             }
+            Call::Claim(call_id, claim) => {
+                let answer = context.claim_tool_call(scope, id, &call_id, self.messages[claim]);
+                (rows(answer.await), NO_OWNER)
+            }
+            Call::Judge(call_id, decision, claim) => {
+                let claim = self.messages[claim];
+                let answer = context.decide_tool_call(scope, id, &call_id, &decision, claim);
+                (rows(answer.await), NO_OWNER)
+            }
+            Call::Begin(run) => {
+                let answer = context.begin_run(scope, id, self.messages[run], "here", LEASE);
+                (rows(answer.await), NO_OWNER)
+            }
+            Call::End(run) => {
+                let answer = context.end_run(scope, id, self.messages[run], RunStatus::Finished);
+                (rows(answer.await), NO_OWNER)
+            }
             Call::Save(text, _) => {
                 let state = state(&text);
                 let answer = context
@@ -651,6 +793,32 @@ impl World {
                     expected,
                     "owner {owner} after step {number}"
                 );
+                // All pages of two changes.
+                let (mut cursor, mut changes) = (ChangeCursor::START, Ok(Vec::new()));
+                while let Ok(seen) = &mut changes {
+                    match self.context.changes(&scope(owner), id, cursor, 2).await {
+                        Ok(read) => {
+                            seen.extend(read.items);
+                            cursor = read.next;
+                            if !read.more {
+                                break;
+                            }
+                        }
+                        Err(error) => changes = Err(error),
+                    }
+                }
+                let expected = model.read((space(owner), id), |talk| {
+                    let mut items: Vec<_> = talk.items.iter().collect();
+                    items.sort_by_key(|item| (item.changed, item.sequence));
+                    let rows: Vec<_> = items.iter().map(|item| item.row(owner, id)).collect();
+                    Ok(json!(rows))
+                });
+                let changes = changes.map(|rows| rows.iter().map(Seen::seen).collect::<Vec<_>>());
+                assert_eq!(
+                    rows(changes.map(Value::Array)),
+                    expected,
+                    "owner {owner} after step {number}"
+                );
             }
         }
         if let Some(group) = number.checked_rem(GROUPS) {
@@ -688,9 +856,20 @@ impl World {
         assert_eq!(found, expected, "group {number}");
         let expected = match model.first_owner(number, id) {
             Some(owner) => self.seen(&scope(owner), id).await,
-            None => ["Err(NotFound)"; 6].map(str::to_owned),
+            None => ["Err(NotFound)"; 8].map(str::to_owned),
         };
         assert_eq!(self.seen(&caller, id).await, expected, "group {number}");
+        let runs = self.context.unfinished_runs(&caller).await.unwrap();
+        let mut runs: Vec<_> = runs
+            .iter()
+            .map(|run| (run.conversation_id, run.id))
+            .collect();
+        let members = model.members(number).flat_map(|owner| model.of(owner));
+        let expected = members.filter_map(|(id, talk)| Some((id, self.messages[talk.run?])));
+        let mut expected: Vec<_> = expected.collect();
+        runs.sort();
+        expected.sort();
+        assert_eq!(runs, expected, "group {number}");
     }
 
     /// Behind the conversation of whichever owner.
@@ -701,7 +880,7 @@ impl World {
     }
 
     /// Everything that there is to see of a conversation.
-    async fn seen(&self, scope: &impl OwnerScope, id: Uuid) -> [String; 6] {
+    async fn seen(&self, scope: &impl OwnerScope, id: Uuid) -> [String; 8] {
         let (context, page) = (&self.context, MessagePage::last());
         let unreadable = context.list_unreadable(scope, id).await;
         let epoch = unreadable.as_ref().ok().and_then(|states| states.first());
@@ -713,6 +892,11 @@ impl World {
             format!("{:?}", context.load_todos(scope, id).await),
             format!("{unreadable:?}"),
             format!("{:?}", context.load_unreadable(scope, id, epoch).await),
+            format!(
+                "{:?}",
+                context.changes(scope, id, ChangeCursor::START, 1000).await
+            ),
+            format!("{:?}", context.get_run(scope, id).await),
         ]
     }
 }
@@ -854,7 +1038,9 @@ impl Talk {
         if let Some(index) = self.items.iter().position(same) {
             return &self.items[index];
         }
+        self.changes += 1;
         self.items.push(Entry {
+            changed: self.changes,
             sequence: self.next,
             message_id,
             item: draft.item,
@@ -868,6 +1054,26 @@ impl Talk {
         self.next += 1;
         self.updated_at = at;
         &self.items[self.items.len() - 1]
+    }
+
+    /// Counts a change of a tool call.
+    fn changed(&mut self, call_id: &str) -> &mut Entry {
+        self.changes += 1;
+        let changes = self.changes;
+        let item = self.newest(call_id, ContentType::ToolCall).unwrap();
+        item.changed = changes;
+        item
+    }
+
+    /// A decision is noted with the same change on the result.
+    fn note_on_result(&mut self, call_id: &str, decision: HitlDecision) {
+        let changes = self.changes;
+        if let Some(result) = self.newest(call_id, ContentType::ToolResult) {
+            result
+                .metadata
+                .insert("hitl_decision".into(), json!(decision));
+            result.changed = changes;
+        }
     }
 
     fn newest(&mut self, call_id: &str, content_type: ContentType) -> Option<&mut Entry> {
@@ -927,6 +1133,8 @@ impl Entry {
             "tool_call_id": self.tool_call_id,
             "status": self.status,
             "inserted_at": self.inserted_at,
+            "changed": self.changed,
+            "delivery": "stored",
         })
     }
 }
@@ -980,14 +1188,18 @@ async fn change_tool(
     }
 }
 
-fn may_become(before: Option<ToolStatus>, after: ToolStatus) -> bool {
-    use ToolStatus::{Executing, Interrupted, Pending};
-    match (before.unwrap(), after) {
-        (before, after) if before == after => true,
-        (Pending | Interrupted, _) => true,
-        (Executing, after) => after != Pending,
-        _ => false,
+fn may_become(before: ToolStatus, after: ToolStatus, is_approved: bool) -> bool {
+    match (before, after) {
+        _ if is_ended(before) => false,
+        (ToolStatus::Executing, ToolStatus::Executing) => false,
+        (ToolStatus::Interrupted, ToolStatus::Executing) => is_approved,
+        _ => true,
     }
+}
+
+fn is_ended(status: ToolStatus) -> bool {
+    use ToolStatus::{Cancelled, Completed, Failed};
+    [Cancelled, Completed, Failed].contains(&status)
 }
 
 /// An answer as data, with what is left out where it serializes.
@@ -1016,6 +1228,40 @@ impl<T: Seen> Seen for Page<T> {
     fn seen(&self) -> Value {
         let items: Vec<_> = self.items.iter().map(T::seen).collect();
         json!({ "items": items, "more": self.next.is_some() })
+    }
+}
+
+/// Whether the caller has the claim.
+impl Seen for Claim<DisplayMessage> {
+    fn seen(&self) -> Value {
+        match self {
+            Self::Claimed(call) => json!([true, call.seen()]),
+            Self::Already(call) => json!([false, call.seen()]),
+        }
+    }
+}
+
+impl Seen for Decided<DisplayMessage> {
+    fn seen(&self) -> Value {
+        match self {
+            Self::Claimed(call) => json!([true, call.seen()]),
+            Self::Already(decision, call) => json!([decision, call.seen()]),
+        }
+    }
+}
+
+impl Seen for BeginRun {
+    fn seen(&self) -> Value {
+        match self {
+            Self::Started(run) => json!([true, run.id]),
+            Self::Busy(run) => json!([false, run.id]),
+        }
+    }
+}
+
+impl Seen for Value {
+    fn seen(&self) -> Value {
+        self.clone()
     }
 }
 

@@ -5,7 +5,9 @@ mod database;
 use database::{Database, Pool};
 use landed::conversations as first;
 use landed::scope::Everyone;
-use matrix::notes::{Error, NewConversation, Notes, connect};
+use matrix::notes::{
+    ChangeCursor, Error, NewConversation, NewDisplayMessage, Notes, Role, connect,
+};
 use matrix::sagents::{Expect, Message, Revision, State};
 use uuid::Uuid;
 
@@ -188,6 +190,46 @@ async fn rows_that_the_first_version_exchanges_for_what_it_set_aside_are_kept() 
     restored.unwrap();
     let again = both.today.load_agent_state(&scope(), id).await.unwrap();
     assert_eq!(again.state, loaded.state);
+}
+
+#[tokio::test]
+async fn readers_see_what_the_first_version_appends() {
+    let both = Both::new().await;
+    let id = both.conversation().await;
+    let first = async |text: &str| {
+        let message = first::NewDisplayMessage::text(first::Role::User, text);
+        let appended = both.first.append_display_message(&Everyone, id, message);
+        appended.await.unwrap();
+    };
+    let today = async |text: &str| {
+        let message = NewDisplayMessage::text(Role::User, text);
+        both.today
+            .append_display_message(&scope(), id, message)
+            .await
+            .unwrap();
+    };
+    let read = async |after: ChangeCursor| {
+        let read = both.today.changes(&scope(), id, after, 1).await.unwrap();
+        let texts: Vec<_> = read.items.into_iter().map(|row| row.content).collect();
+        (texts, read.next)
+    };
+    first("one").await;
+    today("two").await;
+    first("three").await;
+    let (mut texts, mut cursor) = (Vec::new(), ChangeCursor::START);
+    for _ in 0..3 {
+        let (seen, next) = read(cursor).await;
+        texts.extend(seen);
+        cursor = next;
+    }
+    texts.sort();
+    assert_eq!(texts, ["one", "three", "two"]);
+    assert_eq!(read(cursor).await, (Vec::new(), cursor));
+    first("four").await;
+    today("five").await;
+    let (seen, cursor) = read(cursor).await;
+    assert_eq!(seen, ["four"]);
+    assert_eq!(read(cursor).await.0, ["five"]);
 }
 
 fn first_state(texts: &[&str]) -> landed::sagents::State {

@@ -21,7 +21,7 @@ async fn a_save_of_another_process_is_reported_and_never_overwritten() {
     assert_eq!(talk.record.saves().len(), 1, "a conflict is not retried");
     let event = events.recv().await.unwrap();
     assert!(
-        matches!(&*event, SessionEvent::Failed { error: SessionError::Conflict { current: reported }, retry_in: None, .. } if *reported == current),
+        matches!(&*event, SessionEvent::Conflict { current: reported } if *reported == current),
         "{event:?}"
     );
     say(&session, "more of mine");
@@ -78,11 +78,17 @@ async fn a_conflict_during_shutdown_is_reported_even_with_on_conflict_reload() {
     assert_eq!(said(&session.export_state()), ["mine"]);
     assert!(matches!(
         &*events.recv().await.unwrap(),
-        SessionEvent::Failed { .. }
+        SessionEvent::Conflict { .. }
     ));
     let ended = events.recv().await.unwrap();
     assert!(
-        matches!(&*ended, SessionEvent::Ended { unsaved: Some(_) }),
+        matches!(
+            &*ended,
+            SessionEvent::Ended {
+                unsaved: Some(_),
+                ..
+            }
+        ),
         "{ended:?}"
     );
     assert!(events.recv().await.is_err(), "`Ended` is the last event");
@@ -135,7 +141,7 @@ async fn with_on_conflict_reload_a_session_loads_the_save_of_another_process() {
     );
     assert!(matches!(
         &*events.recv().await.unwrap(),
-        SessionEvent::Failed { .. }
+        SessionEvent::Conflict { .. }
     ));
     let event = events.recv().await.unwrap();
     let SessionEvent::Reloaded {
@@ -227,7 +233,7 @@ async fn a_failed_load_is_retried_only_with_on_conflict_reload() {
         session.save().await.unwrap_err();
         assert!(matches!(
             &*events.recv().await.unwrap(),
-            SessionEvent::Failed { .. }
+            SessionEvent::Conflict { .. }
         ));
         if !retries {
             session.reload().await.unwrap_err();

@@ -7,6 +7,7 @@ mod failing;
 mod messages;
 mod running;
 mod saving;
+mod turns;
 #[path = "../storage/mod.rs"]
 mod storage;
 

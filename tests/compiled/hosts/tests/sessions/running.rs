@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use matrix::conversations::{Conversations, Error, NewConversation};
 use matrix::sagents::session::{AutoSave, Coordinator, SessionError, SessionOptions};
-use matrix::sagents::{Lifecycle, Message, Revision};
+use matrix::sagents::{Lifecycle, Message, Revision, State};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ async fn concurrent_starts_share_one_session() {
     for n in 0..20 {
         let (coordinator, id) = (talk.coordinator.clone(), talk.id);
         starts.spawn(async move {
-            let session = coordinator.start(scope(), id).await.unwrap();
+            let session = coordinator.start(&scope(), id).await.unwrap();
             say(&session, &n.to_string());
             session
         });
@@ -41,7 +41,7 @@ async fn only_the_owner_finds_a_running_session() {
     let talk = Talk::new(SessionOptions::default()).await;
     let own = talk.start().await;
     say(&own, "secret");
-    let refused = talk.coordinator.start(user(2), talk.id).await.unwrap_err();
+    let refused = talk.coordinator.start(&user(2), talk.id).await.unwrap_err();
     assert!(matches!(refused, SessionError::Storage(error) if matches!(*error, Error::NotFound)));
     assert!(talk.coordinator.find(&user(2), talk.id).unwrap().is_none());
 
@@ -53,7 +53,7 @@ async fn only_the_owner_finds_a_running_session() {
     frozen(talk.layer.create_conversation(&user(2), new))
         .await
         .unwrap();
-    let other = talk.coordinator.start(user(2), talk.id).await.unwrap();
+    let other = talk.coordinator.start(&user(2), talk.id).await.unwrap();
     assert_eq!(other.read(|state| state.messages.len()), 0);
     say(&other, "mine");
     let report = talk.coordinator.shutdown(INTERVAL).await;
@@ -68,7 +68,7 @@ async fn only_the_owner_finds_a_running_session() {
 #[tokio::test(start_paused = true)]
 async fn a_start_without_a_conversation_leaves_no_session() {
     let talk = Talk::new(SessionOptions::default()).await;
-    let refused = talk.coordinator.start(scope(), Uuid::now_v7()).await;
+    let refused = talk.coordinator.start(&scope(), Uuid::now_v7()).await;
     assert!(
         matches!(refused, Err(SessionError::Storage(error)) if matches!(*error, Error::NotFound))
     );
@@ -188,7 +188,7 @@ async fn shutdown_saves_all_sessions_by_the_deadline_and_returns_the_rest() {
         )
         .await
         .unwrap();
-        let session = talk.coordinator.start(scope(), new.id).await.unwrap();
+        let session = talk.coordinator.start(&scope(), new.id).await.unwrap();
         session.add_message(Message::user("hello")).unwrap();
         session.save().await.unwrap();
         say(&session, "unsaved");
@@ -214,7 +214,7 @@ async fn shutdown_saves_all_sessions_by_the_deadline_and_returns_the_rest() {
     }
     assert!(unsaved.state.is_some());
 
-    let refused = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
+    let refused = talk.coordinator.start(&scope(), talk.id).await.unwrap_err();
     assert!(matches!(refused, SessionError::Ended));
     sleep(INTERVAL * 4).await;
     assert_eq!(
@@ -234,7 +234,7 @@ async fn all_sessions_share_one_deadline() {
             .await
             .unwrap()
             .id;
-        let session = talk.coordinator.start(scope(), id).await.unwrap();
+        let session = talk.coordinator.start(&scope(), id).await.unwrap();
         say(&session, "hello");
         sessions.push(session);
     }
@@ -276,7 +276,7 @@ async fn what_is_not_stored_by_the_deadline_is_returned_with_its_error() {
 async fn a_start_times_out_and_fails_after_shutdown() {
     let talk = Talk::new(SessionOptions::default()).await;
     let gate = talk.record.hold_loads().await;
-    let silent = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
+    let silent = talk.coordinator.start(&scope(), talk.id).await.unwrap_err();
     assert!(matches!(silent, SessionError::TimedOut));
     drop(gate);
 
@@ -286,7 +286,7 @@ async fn a_start_times_out_and_fails_after_shutdown() {
     let ending = session.clone();
     let ending = tokio::spawn(async move { ending.shutdown().await });
     sleep(SECOND).await;
-    let late = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
+    let late = talk.coordinator.start(&scope(), talk.id).await.unwrap_err();
     assert!(
         matches!(late, SessionError::TimedOut),
         "it cannot be saved: {late}"
@@ -299,7 +299,7 @@ async fn a_start_times_out_and_fails_after_shutdown() {
             .len(),
         1
     );
-    let refused = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
+    let refused = talk.coordinator.start(&scope(), talk.id).await.unwrap_err();
     assert!(matches!(refused, SessionError::Ended));
     ending.abort();
 }
@@ -315,7 +315,7 @@ async fn callers_who_start_one_conversation_give_up_each_at_its_own_time() {
         starts.spawn(async move {
             sleep(SECOND * (n / 2)).await;
             let begin = Instant::now();
-            let start = coordinator.start(scope(), id).await;
+            let start = coordinator.start(&scope(), id).await;
             (start.map(drop), begin.elapsed())
         });
     }
@@ -336,7 +336,7 @@ async fn callers_who_wait_for_a_start_that_fails_share_its_error() {
     let mut starts = tokio::task::JoinSet::new();
     for _ in 0..5 {
         let (coordinator, id) = (talk.coordinator.clone(), talk.id);
-        starts.spawn(async move { coordinator.start(scope(), id).await });
+        starts.spawn(async move { coordinator.start(&scope(), id).await });
     }
     sleep(SECOND).await;
     drop(gate);
@@ -357,7 +357,8 @@ async fn a_session_ends_with_the_runtime_and_returns_an_error() {
         runtime.block_on(async {
             let pool = matrix::conversations::connect(&url).await.unwrap();
             let coordinator = Coordinator::new(Conversations::new(pool));
-            let session = coordinator.start(Arc::new(scope()), id).await.unwrap();
+            let session = coordinator
+                .start_shared(Arc::new(scope()), id, State::new()).await.unwrap();
             let message = Message::user("never saved");
             session.change(|state| state.add_message(message)).unwrap();
             session
@@ -392,7 +393,7 @@ fn a_runtime_can_shut_down_while_sessions_start() {
                 let coordinator = coordinator.clone();
                 tokio::spawn(async move {
                     loop {
-                        drop(coordinator.start(scope(), id).await);
+                        drop(coordinator.start(&scope(), id).await);
                     }
                 });
             }
@@ -408,7 +409,7 @@ async fn callers_that_wait_for_a_cancelled_start_share_the_next_session() {
         let talk = Talk::new(SessionOptions::default()).await;
         let start = || {
             let (coordinator, id) = (talk.coordinator.clone(), talk.id);
-            tokio::spawn(async move { coordinator.start(scope(), id).await.unwrap() })
+            tokio::spawn(async move { coordinator.start(&scope(), id).await.unwrap() })
         };
         let (first, second) = (start(), start());
         for _ in 0..=yields {

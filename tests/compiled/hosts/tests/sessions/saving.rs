@@ -203,6 +203,7 @@ async fn without_auto_save_nothing_is_saved() {
     let ended = events.recv().await.unwrap();
     let SessionEvent::Ended {
         unsaved: Some(state),
+        ..
     } = &*ended
     else {
         panic!("{ended:?}");
@@ -296,7 +297,7 @@ async fn an_initial_state_is_saved_after_an_interval() {
     fresh.add_message(Message::system("Be kind."));
     let _session = talk
         .coordinator
-        .start_with(scope(), talk.id, fresh)
+        .start_with(&scope(), talk.id, fresh)
         .await
         .unwrap();
     sleep(INTERVAL * 2).await;
@@ -313,7 +314,7 @@ async fn a_session_starts_with_the_given_state_and_sets_a_damaged_one_aside() {
     };
     let session = talk
         .coordinator
-        .start_with(scope(), talk.id, fresh())
+        .start_with(&scope(), talk.id, fresh())
         .await
         .unwrap();
     session.shutdown().await.unwrap();
@@ -323,7 +324,7 @@ async fn a_session_starts_with_the_given_state_and_sets_a_damaged_one_aside() {
     talk.store(damage).await;
     let session = talk
         .coordinator
-        .start_with(scope(), talk.id, fresh())
+        .start_with(&scope(), talk.id, fresh())
         .await
         .unwrap();
     say(&session, "new");
@@ -335,7 +336,7 @@ async fn a_session_starts_with_the_given_state_and_sets_a_damaged_one_aside() {
     assert_eq!(String::from_utf8(aside.header).unwrap(), damage);
 
     talk.store(r#"{"version":4,"state":{}}"#).await;
-    let refused = talk.coordinator.start(scope(), talk.id).await.unwrap_err();
+    let refused = talk.coordinator.start(&scope(), talk.id).await.unwrap_err();
     assert!(
         matches!(refused, SessionError::Storage(error) if matches!(*error, Error::DeserializationFailed(_)))
     );

@@ -130,11 +130,11 @@ async fn survives(break_disk: impl FnOnce(), repair: impl FnOnce(), hint: &str) 
     let mut sessions: Vec<AgentSession<Conversations>> = Vec::new();
     for _ in 0..SESSIONS {
         let id = conversation(&layer, 1).await;
-        sessions.push(coordinator.start(scope(), id).await.unwrap());
+        sessions.push(coordinator.start(&scope(), id).await.unwrap());
     }
     let impatient = Coordinator::with_options(layer.clone(), options);
     let last = conversation(&layer, 1).await;
-    let last = impatient.start(scope(), last).await.unwrap();
+    let last = impatient.start(&scope(), last).await.unwrap();
     let id = conversation(&layer, 1).await;
 
     break_disk();

@@ -1,0 +1,70 @@
+//! Partial messages, which are stored at intervals while a model writes them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::super::message::Message;
+use super::writes::PendingWrite;
+
+/// The partial messages, by their ids.
+#[derive(Default)]
+pub(super) struct Drafts(BTreeMap<Uuid, Draft>);
+
+struct Draft {
+    message: Arc<Message>,
+    /// When it is stored, unless the stored one is the newest.
+    due: Option<Instant>,
+}
+
+impl Drafts {
+    pub fn put(&mut self, id: Uuid, message: Arc<Message>, due: Instant) {
+        let draft = self.0.entry(id).or_insert(Draft {
+            message: Arc::clone(&message),
+            due: None,
+        });
+        draft.message = message;
+        let _ = draft.due.get_or_insert(due);
+    }
+
+    /// When the next one is to be stored.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.0.values().filter_map(|draft| draft.due).min()
+    }
+
+    /// Takes the one that is to be stored now. The next partial message is stored an interval later.
+    pub fn take_due(&mut self, now: Instant) -> Option<PendingWrite> {
+        let mut drafts = self.0.iter_mut();
+        let (id, draft) = drafts.find(|(_, draft)| draft.due.is_some_and(|due| due <= now))?;
+        draft.due = None;
+        let (id, message) = (*id, Arc::clone(&draft.message));
+        Some(PendingWrite::Draft { id, message })
+    }
+
+    /// One could not be stored, and is tried again later.
+    pub fn failed(&mut self, id: Uuid, retry_at: Instant) {
+        if let Some(draft) = self.0.get_mut(&id) {
+            let _ = draft.due.get_or_insert(retry_at);
+        }
+    }
+
+    /// The message is whole.
+    pub fn remove(&mut self, id: Uuid) {
+        drop(self.0.remove(&id));
+    }
+
+    /// None of them will be finished. Returns what is left to store of those that are stored, or
+    /// were about to be.
+    pub fn close(&mut self) -> (Vec<PendingWrite>, Vec<Uuid>) {
+        let drafts = std::mem::take(&mut self.0);
+        let ids = drafts.keys().copied().collect();
+        let unsaved = drafts.into_iter().filter(|(_, draft)| draft.due.is_some());
+        let writes = unsaved.map(|(id, draft)| PendingWrite::Draft {
+            id,
+            message: draft.message,
+        });
+        (writes.collect(), ids)
+    }
+}

@@ -1,0 +1,148 @@
+//! Changes of the agent state that can be made again on a state that another process saved.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::super::message::{Message, ToolResult};
+use super::super::state::State;
+
+/// The key of the title in the metadata of the agent state.
+const TITLE: &str = "conversation_title";
+
+/// A change that a reload does not lose.
+pub(super) enum Edit {
+    /// A message is appended.
+    Push {
+        id: Uuid,
+        message: Arc<Message>,
+    },
+    /// The result of a tool replaces its placeholder, or is appended as a message with this id.
+    Result {
+        id: Uuid,
+        result: ToolResult,
+    },
+    /// These results replace their placeholders.
+    Resolve(Vec<ToolResult>),
+    Title(String),
+}
+
+impl Edit {
+    /// Makes the change, unless the state has it. Returns whether the state has changed.
+    fn apply(&self, state: &mut State) -> bool {
+        match self {
+            Self::Push { id, message } => push(state, *id, (**message).clone()),
+            Self::Result { id, result } => match state.result_of(&result.tool_call_id) {
+                Some(existing) if existing.is_interrupt => {
+                    state.replace_newest_tool_result(&result.tool_call_id, result)
+                }
+                Some(_) => false,
+                None => push(state, *id, Message::tool_results([result.clone()])),
+            },
+            Self::Resolve(results) => results
+                .iter()
+                .fold(false, |any, result| state.resolve_interrupts(result) | any),
+            Self::Title(title) => {
+                state.put_metadata(TITLE, title.clone());
+                true
+            }
+        }
+    }
+
+    fn message_id(&self) -> Option<Uuid> {
+        match self {
+            Self::Push { id, .. } | Self::Result { id, .. } => Some(*id),
+            Self::Resolve(_) | Self::Title(_) => None,
+        }
+    }
+}
+
+fn push(state: &mut State, id: Uuid, message: Message) -> bool {
+    let is_new = state.messages.position(id).is_none();
+    if is_new {
+        state.messages.push_with_id(id, message);
+    }
+    is_new
+}
+
+/// The edits that are not saved, each with the number of its change.
+#[derive(Default)]
+pub(super) struct Edits(Vec<Unsaved>);
+
+struct Unsaved {
+    change: u64,
+    edit: Edit,
+    /// Whether its display messages are stored, marked as unsaved.
+    is_shown: bool,
+}
+
+impl Edits {
+    /// Makes a change, and remembers it unless the state had it.
+    pub fn apply(&mut self, edit: Edit, change: u64, state: &mut State) -> bool {
+        let changed = edit.apply(state);
+        if changed {
+            self.0.push(Unsaved {
+                change,
+                edit,
+                is_shown: false,
+            });
+        }
+        changed
+    }
+
+    /// Whether the message is in the agent state and not saved.
+    pub fn contains(&self, id: Uuid) -> bool {
+        self.0
+            .iter()
+            .any(|unsaved| unsaved.edit.message_id() == Some(id))
+    }
+
+    pub fn shown(&mut self, id: Uuid) {
+        for unsaved in &mut self.0 {
+            unsaved.is_shown |= unsaved.edit.message_id() == Some(id);
+        }
+    }
+
+    /// Forgets the changes up to this one, which are saved, and returns the messages among them that
+    /// are displayed as unsaved.
+    pub fn saved(&mut self, up_to: u64) -> Vec<Uuid> {
+        let (saved, rest) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition::<Vec<_>, _>(|unsaved| unsaved.change <= up_to);
+        self.0 = rest;
+        shown_ids(&saved)
+    }
+
+    /// Makes all changes again on a state that was loaded. `next` returns their new numbers. Returns
+    /// the messages that were displayed as unsaved and that the loaded state has.
+    pub fn apply_again(&mut self, state: &mut State, mut next: impl FnMut() -> u64) -> Vec<Uuid> {
+        let (again, known) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition::<Vec<_>, _>(|unsaved| unsaved.edit.apply(state));
+        self.0 = again;
+        for unsaved in &mut self.0 {
+            unsaved.change = next();
+        }
+        shown_ids(&known)
+    }
+
+    /// Takes a message back that was appended.
+    pub fn take_back(&mut self, id: Uuid, state: &mut State) {
+        self.0
+            .retain(|unsaved| unsaved.edit.message_id() != Some(id));
+        if let Some(position) = state.messages.position(id) {
+            drop(state.messages.remove(position));
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn shown_ids(edits: &[Unsaved]) -> Vec<Uuid> {
+    let shown = edits.iter().filter(|unsaved| unsaved.is_shown);
+    shown
+        .filter_map(|unsaved| unsaved.edit.message_id())
+        .collect()
+}

@@ -1,0 +1,283 @@
+//! The parts of a turn: messages, tool calls, partial text and the run.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::super::message::{Message, ToolResult};
+use super::super::persistence::Lifecycle;
+use super::super::run::{BeginRun, RunSignal, RunStatus};
+use super::super::state::State;
+use super::super::turn::{Delivery, ToolStatus};
+use super::edits::Edit;
+use super::state::SessionState;
+use super::writes::{PendingWrite, Reply, Written, reply};
+use super::{RunChange, SessionEvent};
+
+impl<M, E> SessionState<M, E> {
+    /// Appends a message, and displays it at once.
+    pub fn add_message(&mut self, id: Uuid, message: Message) {
+        let message = Arc::new(message);
+        self.push(id, &message);
+        self.display(id, message);
+    }
+
+    /// Appends a message, saves it, then displays it, and replies.
+    pub fn send(&mut self, id: Uuid, message: Message, reply: Reply<Written<M>, E>) {
+        let message = Arc::new(message);
+        self.push(id, &message);
+        self.drafts.remove(id);
+        self.skip_backoff();
+        let write = PendingWrite::Message {
+            id,
+            message,
+            is_sent: true,
+        };
+        self.writes.push(write, Some(reply));
+        self.refuse_sent();
+    }
+
+    fn push(&mut self, id: Uuid, message: &Arc<Message>) {
+        let message = Arc::clone(message);
+        let _ = self.edit(Edit::Push { id, message });
+    }
+
+    pub fn display(&mut self, id: Uuid, message: Arc<Message>) {
+        self.drafts.remove(id);
+        self.write(PendingWrite::Message {
+            id,
+            message,
+            is_sent: false,
+        });
+    }
+
+    /// What a message is displayed as.
+    pub fn delivery(&self, id: Uuid) -> Delivery {
+        if self.edits.contains(id) {
+            Delivery::Unsaved
+        } else {
+            Delivery::Stored
+        }
+    }
+
+    /// Messages that are displayed as unsaved are saved.
+    pub fn confirm(&mut self, ids: Vec<Uuid>) {
+        self.settle_as(ids, Delivery::Stored);
+    }
+
+    pub fn settle(&mut self, messages: Vec<(Uuid, Delivery)>) {
+        if !messages.is_empty() {
+            self.write(PendingWrite::Settle(messages));
+        }
+    }
+
+    fn settle_as(&mut self, ids: Vec<Uuid>, delivery: Delivery) {
+        self.settle(ids.into_iter().map(|id| (id, delivery)).collect());
+    }
+
+    /// Keeps a partial message to be stored after an interval.
+    pub fn partial(&mut self, id: Uuid, message: Arc<Message>) {
+        let interval = self.options.draft_interval;
+        if let Some(due) = interval.and_then(|interval| self.used_at.checked_add(interval)) {
+            self.drafts.put(id, message, due);
+        }
+    }
+
+    /// The partial message to be stored now, after everything before it.
+    pub fn due_draft(&mut self, now: Instant) -> Option<PendingWrite> {
+        if self.writes.is_empty() {
+            self.drafts.take_due(now)
+        } else {
+            None
+        }
+    }
+
+    /// Partial messages are not finished any more.
+    pub fn close_drafts(&mut self) {
+        let (writes, ids) = self.drafts.close();
+        self.writes.extend(writes);
+        self.settle_as(ids, Delivery::Interrupted);
+    }
+
+    pub fn change_call(&mut self, call_id: &str, status: ToolStatus, metadata: Map<String, Value>) {
+        self.write(PendingWrite::Tool {
+            call_id: call_id.to_owned(),
+            status,
+            metadata,
+        });
+    }
+
+    /// A placeholder for the result of a call, unless there is one, and the status of the call.
+    pub fn interrupt_call(&mut self, call_id: &str, data: Value) {
+        const WAITS: &str = "Waiting for a decision.";
+        let existing = self.agent_state.result_of(call_id);
+        if !existing.is_some_and(|result| result.is_interrupt) {
+            let name = self.agent_state.find_tool_call(call_id);
+            let name = name.map_or("", |call| &call.name);
+            let result = ToolResult::interrupt(call_id, name, WAITS, data.clone());
+            self.add_message(Uuid::now_v7(), Message::tool_results([result]));
+        }
+        let metadata = Map::from_iter([("interrupt_data".to_owned(), data)]);
+        self.change_call(call_id, ToolStatus::Interrupted, metadata);
+    }
+
+    /// The result of a call, in place of its placeholder or as a message.
+    pub fn tool_result(&mut self, result: ToolResult) {
+        let existing = self.agent_state.result_of(&result.tool_call_id);
+        let has_placeholder = existing.is_some_and(|existing| existing.is_interrupt);
+        let status = if result.is_error {
+            ToolStatus::Failed
+        } else {
+            ToolStatus::Completed
+        };
+        let id = Uuid::now_v7();
+        let edit = Edit::Result {
+            id,
+            result: result.clone(),
+        };
+        if self.edit(edit) && !has_placeholder {
+            let message = Message::tool_results([result.clone()]);
+            self.display(id, Arc::new(message));
+        }
+        self.write(PendingWrite::Finish {
+            result,
+            status,
+            has_placeholder,
+        });
+    }
+
+    /// Changes the agent state, and the display messages of the interrupts that the change resolves.
+    pub fn resolve_interrupts(&mut self, change: impl FnOnce(&mut State)) {
+        let mut changed = State::clone(&self.agent_state);
+        change(&mut changed);
+        let pairs = self.agent_state.messages.iter().zip(&changed.messages);
+        let results = pairs.flat_map(|(old, new)| old.tool_results.iter().zip(&new.tool_results));
+        let resolved = results.filter(|(old, new)| old.is_interrupt && !new.is_interrupt);
+        let resolved: Vec<_> = resolved.map(|(_, result)| result.clone()).collect();
+        for result in &resolved {
+            self.write(PendingWrite::Finish {
+                result: result.clone(),
+                status: ToolStatus::Cancelled,
+                has_placeholder: true,
+            });
+        }
+        let _ = self.edit(Edit::Resolve(resolved));
+    }
+
+    /// The agent stopped: its run ends, and with it what it has not finished.
+    pub fn stopped(&mut self, lifecycle: Lifecycle) {
+        self.set_interrupt(None);
+        self.close_drafts();
+        let status = match lifecycle {
+            Lifecycle::Cancel => RunStatus::Cancelled,
+            Lifecycle::Error => RunStatus::Failed,
+            _ => RunStatus::Finished,
+        };
+        let end = self.runs.end(status);
+        self.writes.extend(end);
+        if self.options.auto_save.on_idle {
+            self.request_save(lifecycle);
+        }
+    }
+
+    /// The agent waits for a person.
+    pub fn interrupt(&mut self, data: Value) {
+        let wait = self.runs.wait(data.clone());
+        self.set_interrupt(Some(data));
+        self.write(wait);
+        if self.options.auto_save.on_interrupt {
+            self.request_save(Lifecycle::Interrupt);
+        }
+    }
+
+    /// The agent continues.
+    pub fn resume(&mut self) {
+        self.set_interrupt(None);
+        let resume = self.runs.resume(self.next_renewal(self.used_at));
+        self.writes.extend(resume);
+    }
+
+    /// The guard of a run is gone. If it is not known whether the run began, it ends in any case.
+    pub fn release_run(&mut self, run_id: Uuid, status: RunStatus, is_known: bool) {
+        let end = self.runs.release(run_id, status);
+        let unknown = || (!is_known).then_some(PendingWrite::EndRun(run_id, status));
+        self.writes.extend(end.or_else(unknown));
+    }
+
+    pub fn next_renewal(&self, now: Instant) -> Instant {
+        now + self.options.renew_interval()
+    }
+
+    /// Records the result of a write, and returns what subscribers have to know. The caller of the
+    /// write gets the result with [`written`](Self::written).
+    pub fn apply(
+        &mut self,
+        write: &PendingWrite,
+        written: &Written<M>,
+        delivery: Delivery,
+        now: Instant,
+    ) -> Option<SessionEvent<M, E>>
+    where
+        M: Clone,
+    {
+        let run = |run_id: &Uuid, change| {
+            let run_id = *run_id;
+            Some(SessionEvent::Run { run_id, change })
+        };
+        match (write, written) {
+            (PendingWrite::Message { id, .. }, Written::Items(items)) => {
+                if delivery == Delivery::Unsaved {
+                    self.edits.shown(*id);
+                }
+                Some(SessionEvent::Displayed {
+                    message_id: *id,
+                    items: items.clone(),
+                })
+            }
+            (PendingWrite::Settle(_), Written::Items(items)) if !items.is_empty() => {
+                let items = items.clone();
+                Some(SessionEvent::Changed { items })
+            }
+            (PendingWrite::BeginRun(id), Written::Run(BeginRun::Started(_))) => {
+                let renew_at = self.next_renewal(now);
+                self.runs.started(*id, renew_at);
+                run(id, RunChange::Started)
+            }
+            (PendingWrite::BeginRun(id), Written::Run(BeginRun::Busy(_))) => {
+                let lost = self.runs.signal(*id, RunSignal::Lost)?;
+                run(id, lost)
+            }
+            (PendingWrite::RenewRun(id), Written::Signal(signal)) => {
+                let change = self.runs.signal(*id, *signal)?;
+                run(id, change)
+            }
+            (PendingWrite::WaitRun { run_id, .. }, Written::Signal(signal)) => {
+                let change = self.runs.signal(*run_id, *signal);
+                run(run_id, change.unwrap_or(RunChange::Waiting))
+            }
+            (PendingWrite::EndRun(id, status), _) => {
+                let _ = self.runs.remove(*id);
+                run(id, RunChange::from(*status))
+            }
+            (PendingWrite::Title(title), _) => {
+                let title = title.clone();
+                Some(SessionEvent::Title { title })
+            }
+            (write, written) => {
+                let call_id = write.call_id()?.to_owned();
+                let items = written.call_items();
+                (!items.is_empty()).then_some(SessionEvent::ToolCall { call_id, items })
+            }
+        }
+    }
+
+    /// The write is done: its caller gets the result.
+    pub fn written(&mut self, write: &PendingWrite, written: Written<M>) {
+        if self.writes.is_first(write) {
+            reply(self.writes.succeeded(), Ok(written));
+        }
+        self.stored();
+    }
+}

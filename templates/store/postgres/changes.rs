@@ -1,0 +1,101 @@
+//! The statements that read what changed.
+
+use uuid::Uuid;
+
+use super::super::{ChangeCursor, DisplayMessage, Error, {% if group.is_some() %}Reach{% else %}Owner{% endif %}, Result};
+{% if group.is_some() %}use super::groups;
+{% endif %}use super::Store;
+use super::rows::{display_message_columns, joined_display_message};
+
+impl Store {
+    /// At most `limit` display messages behind a position, by the number of their change.
+    pub(crate) async fn changes(
+        &self,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
+        conversation_id: Uuid,
+        after: ChangeCursor,
+        limit: u32,
+    ) -> Result<Vec<DisplayMessage>> {
+        // The left join tells a conversation without changes from one that does not exist.
+        const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
+            FROM {{ conversations }} AS c
+            LEFT JOIN (
+                (
+                    SELECT "#, display_message_columns!(), r#"
+                    FROM {{ display_messages }} AS m
+                    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1::uuid
+                      AND m.changed = 0 AND m.sequence > $3::bigint
+                    ORDER BY m.sequence LIMIT $4::bigint
+                )
+                UNION ALL
+                (
+                    SELECT "#, display_message_columns!(), r#"
+                    FROM {{ display_messages }} AS m
+                    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1::uuid
+                      AND m.changed > $2::bigint
+                    ORDER BY m.changed, m.sequence LIMIT $4::bigint
+                )
+            ) AS m ON TRUE
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1::uuid
+            ORDER BY m.changed, m.sequence LIMIT $4::bigint"#);
+{% if group.is_some() %}
+        let sql = match reach {
+            Reach::Owner(_) => SELECT,
+            Reach::Group(_) => groups::CHANGES,
+        };
+        let query = sqlx::query(sql)
+            .bind(conversation_id)
+            .bind(after.changed())
+            .bind(after.sequence())
+            .bind(i64::from(limit));
+        let query = match reach {
+            Reach::Owner(owner) => query.bind(owner.id()),
+            Reach::Group(group) => query.bind(group.id()),
+        };
+        let rows = query.fetch_all(&self.pool).await?;
+{%- else %}
+        let rows = sqlx::query(SELECT)
+            .bind(conversation_id)
+            .bind(after.changed())
+            .bind(after.sequence())
+            .bind(i64::from(limit))
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+{%- endif %}
+        if rows.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let messages = rows.iter().filter_map(|row| joined_display_message(row).transpose());
+        Ok(messages.collect::<sqlx::Result<_>>()?)
+    }
+
+    /// The number of the last change, and the next sequence: earlier versions of this code count no
+    /// changes.
+    pub(crate) async fn last_change(&self, {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %}, id: Uuid) -> Result<(i64, i64)> {
+        const SELECT: &str = r#"
+            SELECT c.last_change, c.next_sequence
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
+{%- if group.is_some() %}
+
+        let query = match reach {
+            Reach::Owner(owner) => sqlx::query_as(SELECT).bind(id).bind(owner.id()),
+            Reach::Group(group) => sqlx::query_as(groups::LAST_CHANGE).bind(id).bind(group.id()),
+        };
+        query
+{%- else %}
+
+        sqlx::query_as(SELECT)
+            .bind(id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+{%- endif %}
+            .fetch_optional(&self.pool)
+            .await?
+            .ok_or(Error::NotFound)
+    }
+}
