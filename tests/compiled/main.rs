@@ -395,8 +395,8 @@ fn hosts_on_postgres_pass_their_tests_without_a_warning() {
     write_landed(host, "postgres_none", "as_long_as_a_prefix_may_be_in_tables");
     write_matrix(host, ON_POSTGRES);
 
-    generate_matrix(&compiled, "--database postgres");
     generate_twice(&compiled, "on_diesel", ON_DIESEL);
+    generate_matrix(&compiled, "--database postgres");
     compiled.prove();
 }
 
