@@ -2,6 +2,8 @@
 
 use camino::Utf8PathBuf;
 
+use crate::host::git::Ignored;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// The tables that the owner was looked for in are not there.
@@ -24,6 +26,10 @@ pub enum Note {
     NotGenerated(Utf8PathBuf),
     /// The new package is inside the workspace of this Cargo.toml.
     InsideWorkspace(Utf8PathBuf),
+    /// Files that other clones do not get.
+    Ignored(Vec<Ignored>),
+    /// Lines of edited files that name the column of the former owner.
+    FormerOwner { field: String, places: Vec<String> },
     /// Files that had changes which were not committed, and were merged into.
     Uncommitted(Vec<Utf8PathBuf>),
 }

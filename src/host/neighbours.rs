@@ -65,7 +65,7 @@ fn library(metadata: &Metadata, directory: &Utf8Path) -> Option<(Utf8PathBuf, Ve
 }
 
 /// A file as it is named from a directory.
-fn relative(from: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
+pub(super) fn relative(from: &Utf8Path, file: &Utf8Path) -> Utf8PathBuf {
     let shared = from.components().zip(file.components()).take_while(|(one, other)| one == other).count();
     let up = std::iter::repeat_n("..", from.components().count() - shared);
     up.chain(file.components().skip(shared).map(|part| part.as_str())).collect()

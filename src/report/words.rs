@@ -3,6 +3,7 @@
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::Serialize;
 
+use crate::host::git::Ignored;
 use crate::memory;
 use crate::next::Step;
 use crate::note::Note;
@@ -80,6 +81,21 @@ pub fn note(note: &Note) -> String {
         Note::InsideWorkspace(manifest) => {
             format!("The new package is inside the workspace of {manifest}: list it there under `members`.")
         }
+        Note::Ignored(files) => {
+            let shown: Vec<_> = files.iter().map(|Ignored { path, by }| format!("{path} ({by})")).collect();
+            let memory = files.iter().find(|file| file.path.starts_with(memory::DIRECTORY)).or(files.first());
+            format!(
+                "Git ignores {}: other clones will not have that, and `sagents check` fails there. \
+                 Except it, for example with a line `!{}` at the end of .gitignore.",
+                shown.join(", "),
+                memory.map_or("", |file| file.path.as_str())
+            )
+        }
+        Note::FormerOwner { field, places } => format!(
+            "The owner is not `{field}` any more, and edits of yours still name it: {}. \
+             A statement there may compare the column of the former owner with the key of the new one.",
+            places.join(", ")
+        ),
         Note::Uncommitted(files) => format!("Merged into changes that were not committed: {}.", list(files)),
     }
 }
