@@ -138,7 +138,9 @@ pub fn note_git(generation: &mut Generation, host: &Host) {
     let stays = |change: &&Change| !matches!(change.action, Action::Removed | Action::Deleted | Action::Missing);
     let paths: Vec<_> = generation.changes.iter().filter(stays).map(|change| change.path.as_path()).collect();
     let mut ignored = host.ignored(&paths);
-    ignored.iter_mut().for_each(|ignored| ignored.path = memory::shown(&ignored.path));
+    for file in &mut ignored {
+        file.path = memory::shown(&file.path);
+    }
     ignored.dedup();
     generation.notes.extend((!ignored.is_empty()).then_some(Note::Ignored(ignored)));
 }

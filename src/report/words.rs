@@ -83,12 +83,16 @@ pub fn note(note: &Note) -> String {
         }
         Note::Ignored(files) => {
             let shown: Vec<_> = files.iter().map(|Ignored { path, by }| format!("{path} ({by})")).collect();
-            let memory = files.iter().find(|file| file.path.starts_with(memory::DIRECTORY)).or(files.first());
+            let lines = match files.iter().find(|file| file.path.starts_with(memory::DIRECTORY)).or(files.first()) {
+                Some(file) if file.path.starts_with(memory::DIRECTORY) => {
+                    format!("the lines `!{}` and `!{}**`", file.path, file.path)
+                }
+                other => format!("the line `!{}`", other.map_or("", |file| file.path.as_str())),
+            };
             format!(
                 "Git ignores {}: other clones will not have that, and `sagents check` fails there. \
-                 Except it, for example with a line `!{}` at the end of .gitignore.",
+                 Except it, for example with {lines} at the end of .gitignore.",
                 shown.join(", "),
-                memory.map_or("", |file| file.path.as_str())
             )
         }
         Note::FormerOwner { field, places } => format!(
