@@ -46,6 +46,18 @@ pub enum Command {
     },
 }
 
+impl Command {
+    pub fn host(&mut self) -> Option<&mut HostArgs> {
+        match self {
+            Self::Gen(Generator::Persistence(args)) => Some(&mut args.run.host),
+            Self::Update(args) => Some(&mut args.host),
+            Self::Check(args) | Self::Diff(args) => Some(&mut args.host),
+            Self::List(args) => Some(&mut args.host),
+            Self::Completions { .. } => None,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Generator {
     /// Conversations, agent states and display messages: context, models, migration and tests
@@ -78,12 +90,11 @@ pub struct Persistence {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 pub struct GenerateArgs {
-    /// The host's package directory
-    #[arg(long, value_name = "DIR", default_value = ".", help_heading = "Host")]
-    pub path: Utf8PathBuf,
+    #[command(flatten, next_help_heading = "Host")]
+    pub host: HostArgs,
 
     /// Make a new package there first, with a `main` that shows the layer at work
-    #[arg(long, help_heading = "Host")]
+    #[arg(long, conflicts_with = "package", help_heading = "Host")]
     pub init: bool,
 
     /// Show what would happen to each file; write nothing
@@ -107,15 +118,26 @@ pub struct GenerateArgs {
     pub json: bool,
 }
 
+/// Where the host is.
+#[derive(Debug, Args)]
+pub struct HostArgs {
+    /// The host's package directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub path: Utf8PathBuf,
+
+    /// The host's package by its name, in the workspace of that directory
+    #[arg(short, long, value_name = "NAME")]
+    pub package: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct Update {
     /// The contexts to update [default: all]
     #[arg(value_name = "CONTEXT")]
     pub contexts: Vec<String>,
 
-    /// The host's package directory
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub path: Utf8PathBuf,
+    #[command(flatten)]
+    pub host: HostArgs,
 
     /// Drop the columns of former owners, which a change of owner keeps
     #[arg(long)]
@@ -136,9 +158,8 @@ pub struct Look {
     #[arg(value_name = "CONTEXT")]
     pub contexts: Vec<String>,
 
-    /// The host's package directory
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub path: Utf8PathBuf,
+    #[command(flatten)]
+    pub host: HostArgs,
 
     /// Print the report as JSON
     #[arg(long)]
@@ -147,9 +168,8 @@ pub struct Look {
 
 #[derive(Debug, Args)]
 pub struct List {
-    /// The host's package directory
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub path: Utf8PathBuf,
+    #[command(flatten)]
+    pub host: HostArgs,
 
     /// Print the list as JSON
     #[arg(long)]

@@ -18,7 +18,7 @@ use crate::names::{self, ModulePath};
 use crate::next::{self, Step};
 use crate::note::Note;
 use crate::options::{self, Dropped, Options, Resolved, ScopeOrigin};
-use crate::plan::{self, Plan, Start, Unwired};
+use crate::plan::{self, Plan, Planned, Start, Unwired};
 
 /// A context, and the options that are given for it now.
 #[derive(Debug)]
@@ -105,7 +105,13 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
         // Later runs know it.
         database_shown_by: options.database_shown_by.clone().filter(|_| is_first),
         dropped: carried.dropped,
-        notes: options.notes.iter().cloned().chain(notes(&plan, &last, host, &changes)).collect(),
+        notes: options
+            .notes
+            .iter()
+            .cloned()
+            .chain(notes(&plan, &last, host, &changes))
+            .chain(former_fields(options.owner.as_ref().map(|owner| owner.field.as_str()), &plan, &last, &changes))
+            .collect(),
         next: next::steps(host, path, &options, &plan, &last)?,
         unwired: plan.unwired,
         changes,
@@ -126,12 +132,45 @@ fn notes(plan: &Plan, last: &Last, host: &Host, changes: &[Change]) -> Vec<Note>
     notes
 }
 
-/// What is merged into changes that are not committed cannot be told apart from them afterwards.
-pub fn note_uncommitted(generation: &mut Generation, host: &Host) {
+/// Adds what git says. What is merged into changes that are not committed cannot be told apart from them afterwards, and
+/// what is ignored is in no other clone.
+pub fn note_git(generation: &mut Generation, host: &Host) {
     let merged = |change: &&Change| matches!(change.action, Action::Merged | Action::Conflict);
     let paths: Vec<_> = generation.changes.iter().filter(merged).map(|change| change.path.as_path()).collect();
     let dirty = if paths.is_empty() { Vec::new() } else { host.uncommitted(&paths) };
     generation.notes.extend((!dirty.is_empty()).then_some(Note::Uncommitted(dirty)));
+    let stays = |change: &&Change| !matches!(change.action, Action::Removed | Action::Deleted | Action::Missing);
+    let paths: Vec<_> = generation.changes.iter().filter(stays).map(|change| change.path.as_path()).collect();
+    let mut ignored = host.ignored(&paths);
+    for file in &mut ignored {
+        file.path = memory::shown(&file.path);
+    }
+    ignored.dedup();
+    generation.notes.extend((!ignored.is_empty()).then_some(Note::Ignored(ignored)));
+}
+
+/// Edits that still name the former owner's column compile, and would give it the key of the new owner.
+fn former_fields(now: Option<&str>, plan: &Plan, last: &Last, changes: &[Change]) -> Option<Note> {
+    let former = last.resolved.as_ref()?.owner_field.as_deref().filter(|former| Some(*former) != now)?;
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let names_it = |line: &&str| line.split(|c| !is_word(c)).any(|word| word == former);
+    let mut places = Vec::new();
+    for change in changes {
+        let text = match change.action {
+            Action::Merged | Action::Conflict => &change.after,
+            Action::Edited | Action::Ejected | Action::EjectedOutdated => {
+                change.before.as_ref().unwrap_or(&change.after)
+            }
+            _ => continue,
+        };
+        let generated = match plan.files.get(&change.path) {
+            Some(Planned::Generated { text, .. }) => text.lines().filter(names_it).map(str::trim).collect(),
+            _ => Vec::new(),
+        };
+        let lines = text.lines().enumerate().filter(|(_, line)| names_it(line) && !generated.contains(&line.trim()));
+        places.extend(lines.map(|(index, _)| format!("{}:{}", change.path, index + 1)));
+    }
+    (!places.is_empty()).then(|| Note::FormerOwner { field: former.to_owned(), places })
 }
 
 /// What was generated and is not there any more, of the context and the runtime.

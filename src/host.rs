@@ -2,12 +2,14 @@
 //! here writes.
 
 pub mod drivers;
+pub mod git;
 pub mod lints;
 pub mod manifest;
 pub mod migrations;
 pub mod modules;
 mod neighbours;
 pub mod source;
+pub mod workspace;
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -59,7 +61,7 @@ impl Host {
         // Cargo's own words for a syntax error come without the file, so it is found first.
         Manifest::parse(manifest_path, &text, None, None)?;
         let metadata = metadata(&root, &place.tools)?;
-        let package = member(&metadata, &root, place.named)?;
+        let package = workspace::member(&metadata, &root, place)?;
         check_edition(package)?;
         let target = target(package)?;
         let crate_root = target.src_path.strip_prefix(&root).map_err(|_| {
@@ -161,17 +163,6 @@ impl Host {
         Ok(self.tree.read(&self.krate.root)?.is_some_and(|text| text.contains("\r\n")))
     }
 
-    /// Those of some files that have changes which git does not know yet; none where there is no git.
-    pub fn uncommitted(&self, paths: &[&Utf8Path]) -> Vec<Utf8PathBuf> {
-        let mut git = std::process::Command::new("git");
-        git.args(["status", "--porcelain", "--untracked-files=no", "--no-renames", "-z", "--"]).args(paths);
-        let Ok(output) = git.current_dir(self.tree.root()).output() else { return Vec::new() };
-        let listed = String::from_utf8_lossy(&output.stdout).into_owned();
-        // Git names them from its own root.
-        let is_listed = |path: &Utf8Path| listed.split('\0').any(|line| line.ends_with(path.as_str()));
-        paths.iter().filter(|path| output.status.success() && is_listed(path)).map(|path| path.to_path_buf()).collect()
-    }
-
     /// The first source file beside or below the crate's root that contains a text. What cannot be read is no source.
     pub fn mentions(&self, needle: &str) -> Result<Option<Utf8PathBuf>> {
         let files = self.tree.sources(self.sources())?;
@@ -204,7 +195,7 @@ pub fn is_workspace(manifest: &Utf8Path) -> bool {
 }
 
 fn canonical(place: &Place) -> Result<Utf8PathBuf> {
-    let Place { named, path, tools: _ } = place;
+    let Place { named, path, .. } = place;
     if !path.is_dir() {
         return Err(Failure::usage(format!("--path: {named} is not a directory"))
             .help("name the directory of your package, or make a new one there with --init"));
@@ -234,24 +225,6 @@ fn metadata(root: &Utf8Path, tools: &Tools) -> Result<Metadata> {
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(cargo_metadata::MetadataCommand::parse(text).context("cargo metadata printed something unexpected")?)
-}
-
-fn member<'a>(metadata: &'a Metadata, root: &Utf8Path, shown: &Utf8Path) -> Result<&'a Package> {
-    let manifest = root.join("Cargo.toml");
-    metadata.packages.iter().find(|package| package.manifest_path == manifest).ok_or_else(|| {
-        let mut members: Vec<_> = metadata
-            .packages
-            .iter()
-            .filter_map(|package| Some(package.manifest_path.parent()?.strip_prefix(root).ok()?.to_string()))
-            .collect();
-        members.sort();
-        Failure::usage(format!("--path: {shown} is a workspace, not a package")).help(match members.first() {
-            Some(first) => {
-                format!("name one of its members, for example `--path {first}` (there are: {})", members.join(", "))
-            }
-            None => "add a member to it first".to_owned(),
-        })
-    })
 }
 
 fn check_edition(package: &Package) -> Result<()> {

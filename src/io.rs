@@ -30,6 +30,8 @@ pub struct Place<'a> {
     pub named: &'a Utf8Path,
     pub path: Utf8PathBuf,
     pub tools: Tools,
+    /// The crates that the command line names. In a workspace, one of them is probably the host.
+    pub meant: Vec<String>,
 }
 
 impl<'a> Io<'a> {
@@ -39,7 +41,7 @@ impl<'a> Io<'a> {
     }
 
     pub(crate) fn place<'n>(&self, named: &'n Utf8Path) -> Place<'n> {
-        Place { named, path: self.directory.join(named), tools: self.tools.clone() }
+        Place { named, path: self.directory.join(named), tools: self.tools.clone(), meant: Vec::new() }
     }
 
     /// A reader that went away, such as `head`, is no failure.

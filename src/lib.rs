@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::cli::{Cli, Command, Generator};
+use crate::cli::{Cli, Command, Generator, HostArgs};
 use crate::commands::{Ending, check, diff, list, persistence, update};
 use crate::failure::{Exit, Failure, Result};
 
@@ -66,7 +66,11 @@ pub fn run(args: Vec<OsString>, io: &mut Io) -> u8 {
             return u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8);
         }
     };
-    let (json, outcome) = match cli.command {
+    let mut command = cli.command;
+    if let Err(failure) = command.host().map_or(Ok(()), |host| enter_package(host, io)) {
+        return end(wants_json, Err(failure), io) as u8;
+    }
+    let (json, outcome) = match command {
         Command::Gen(Generator::Persistence(args)) => (args.run.json, persistence::run(&args, io)),
         Command::Update(args) => (args.json, update::run(&args, io)),
         Command::Check(args) => (args.json, check::run(&args, io)),
@@ -79,6 +83,14 @@ pub fn run(args: Vec<OsString>, io: &mut Io) -> u8 {
         }
     };
     end(json, outcome, io) as u8
+}
+
+/// From here on, a package that was named is the directory that it is in.
+fn enter_package(host: &mut HostArgs, io: &Io) -> Result<()> {
+    if let Some(package) = &host.package {
+        host.path = host::workspace::locate(&io.place(&host.path), package)?;
+    }
+    Ok(())
 }
 
 /// Prints how a command ended. With `json` there is one document on standard output, whatever happened.

@@ -365,6 +365,11 @@ pub fn merging_file(context: &ModulePath, path: &Utf8Path) -> Utf8PathBuf {
 pub const AFTER_A_MERGE: &str = "take sagents.toml, .sagents/ and the migrations of sagents from one of them \
      (`git checkout <branch> -- <paths>`), remove the other's migrations, and run the other's command again";
 
+/// A path for people. Of the generator's memory, the directory is enough.
+pub fn shown(path: &Utf8Path) -> Utf8PathBuf {
+    if path.starts_with(DIRECTORY) { format!("{DIRECTORY}/").into() } else { path.to_owned() }
+}
+
 fn directory(context: &ModulePath) -> Utf8PathBuf {
     Utf8Path::new(DIRECTORY).join(context.key().replace("::", "."))
 }

@@ -2,6 +2,8 @@
 
 use camino::Utf8PathBuf;
 
+use crate::host::git::Ignored;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// The tables that the owner was looked for in are not there.
@@ -26,6 +28,10 @@ pub enum Note {
     InsideWorkspace(Utf8PathBuf),
     /// The host's sea-orm is built on another sqlx than the generated code.
     OtherSqlx,
+    /// Files that other clones do not get.
+    Ignored(Vec<Ignored>),
+    /// Lines of edited files that name the column of the former owner.
+    FormerOwner { field: String, places: Vec<String> },
     /// Files that had changes which were not committed, and were merged into.
     Uncommitted(Vec<Utf8PathBuf>),
 }

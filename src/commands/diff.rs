@@ -4,7 +4,7 @@ use chrono::Utc;
 
 use super::{Ending, recorded_contexts, refuse_interrupted, undecided};
 use crate::change::Change;
-use crate::cli::Look;
+use crate::cli::{HostArgs, Look};
 use crate::failure::{Exit, Failure, Result};
 use crate::generation::{Request, generation};
 use crate::host::Host;
@@ -12,7 +12,7 @@ use crate::io::Io;
 use crate::report::{self, Report};
 
 pub fn run(args: &Look, io: &Io) -> Result<Ending> {
-    let Look { contexts, path, json } = args;
+    let Look { contexts, host: HostArgs { path, package: _ }, json } = args;
     let place = io.place(path);
     refuse_interrupted(&place)?;
     let mut host = Host::read(&place)?;

@@ -6,9 +6,9 @@ use chrono::Utc;
 
 use super::{Ending, begin, undecided, write};
 use crate::change;
-use crate::cli::GenerateArgs;
+use crate::cli::{GenerateArgs, HostArgs};
 use crate::failure::{Failure, Result};
-use crate::generation::{Request, generation, note_uncommitted};
+use crate::generation::{Request, generation, note_git};
 use crate::host::Host;
 use crate::io::{Io, Place};
 use crate::memory::Recorded;
@@ -22,19 +22,21 @@ pub type Files = Vec<(Utf8PathBuf, String)>;
 pub fn run<'a>(
     args: &'a GenerateArgs,
     context: &str,
+    scope: Option<&str>,
     starts_with: impl FnOnce() -> Result<Files>,
     io: &mut Io,
     request: impl FnOnce(&Host, ModulePath, &mut Io) -> Result<Request<'a>>,
 ) -> Result<Ending> {
-    let GenerateArgs { path, init, dry_run, diff, force: _, yes: _, json } = args;
+    let GenerateArgs { host: HostArgs { path, package: _ }, init, dry_run, diff, force: _, yes: _, json } = args;
     let dry_run = *dry_run || *diff;
-    let place = io.place(path);
+    let meant = [Some(context), scope].into_iter().flatten().filter_map(names::package_of).collect();
+    let place = Place { meant, ..io.place(path) };
     let _lock = if dry_run { None } else { Some(begin(&place, io)?) };
     let host = open(&place, *init, context, starts_with)?;
     let context = ModulePath::parse_context(context, &host.package)?;
     let request = request(&host, context, io)?;
     let mut generated = generation(&host, &request, Utc::now())?;
-    note_uncommitted(&mut generated, &host);
+    note_git(&mut generated, &host);
     let generated = [generated];
     let undecided = undecided(&generated);
     let [generation] = &generated;

@@ -1,7 +1,7 @@
 //! `sagents list`: the contexts of a host with their options.
 
 use super::{Ending, recorded_context};
-use crate::cli::List;
+use crate::cli::{HostArgs, List};
 use crate::failure::Result;
 use crate::given::Given;
 use crate::host::Host;
@@ -11,7 +11,7 @@ use crate::options::{self, Options};
 use crate::report;
 
 pub fn run(args: &List, io: &Io) -> Result<Ending> {
-    let List { path, json } = args;
+    let List { host: HostArgs { path, package: _ }, json } = args;
     let host = Host::read(&io.place(path))?;
     let recorded = Recorded::read(&host.tree)?;
     let mut contexts = Vec::new();

@@ -21,6 +21,7 @@ pub fn run(args: &Persistence, io: &mut Io) -> Result<Ending> {
     generate::run(
         run,
         context,
+        given.scope.as_deref(),
         || new_tables(given),
         io,
         |host, context, io| {
@@ -28,7 +29,7 @@ pub fn run(args: &Persistence, io: &mut Io) -> Result<Ending> {
             if given.scope.is_none() && needs_scope(&given, host, &context)? {
                 given.scope = ask_scope(&host.package, run.yes, io);
             }
-            let (path, drop_old_owner, create_scope) = (run.path.as_path(), *drop_old_owner, *create_scope);
+            let (path, drop_old_owner, create_scope) = (run.host.path.as_path(), *drop_old_owner, *create_scope);
             Ok(Request { context, path, given, drop_old_owner, create_scope, force: run.force, creates: true })
         },
     )

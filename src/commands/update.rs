@@ -4,15 +4,15 @@ use chrono::Utc;
 
 use super::{Ending, begin, recorded_contexts, undecided, write};
 use crate::change;
-use crate::cli::Update;
+use crate::cli::{HostArgs, Update};
 use crate::failure::Result;
-use crate::generation::{Generation, Request, generation, note_uncommitted};
+use crate::generation::{Generation, Request, generation, note_git};
 use crate::host::Host;
 use crate::io::Io;
 use crate::report::{self, Report};
 
 pub fn run(args: &Update, io: &mut Io) -> Result<Ending> {
-    let Update { contexts, path, drop_old_owner, force, json } = args;
+    let Update { contexts, host: HostArgs { path, package: _ }, drop_old_owner, force, json } = args;
     let place = io.place(path);
     let _lock = begin(&place, io)?;
     let mut host = Host::read(&place)?;
@@ -20,7 +20,7 @@ pub fn run(args: &Update, io: &mut Io) -> Result<Ending> {
     for context in recorded_contexts(&host, path, contexts)? {
         let request = Request { drop_old_owner: *drop_old_owner, force: *force, ..Request::recorded(path, context) };
         let mut generated = generation(&host, &request, Utc::now())?;
-        note_uncommitted(&mut generated, &host);
+        note_git(&mut generated, &host);
         // The next one shares files with this one, and may share the directory of migrations.
         host.pend(&generated.changes)?;
         generations.push(generated);

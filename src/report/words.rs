@@ -3,6 +3,7 @@
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::Serialize;
 
+use crate::host::git::Ignored;
 use crate::memory;
 use crate::next::{self, Step};
 use crate::note::Note;
@@ -98,6 +99,25 @@ pub fn note(note: &Note) -> String {
                             pool of its own: `connect` opens one."
                 .to_owned()
         }
+        Note::Ignored(files) => {
+            let shown: Vec<_> = files.iter().map(|Ignored { path, by }| format!("{path} ({by})")).collect();
+            let lines = match files.iter().find(|file| file.path.starts_with(memory::DIRECTORY)).or(files.first()) {
+                Some(file) if file.path.starts_with(memory::DIRECTORY) => {
+                    format!("the lines `!{}` and `!{}**`", file.path, file.path)
+                }
+                other => format!("the line `!{}`", other.map_or("", |file| file.path.as_str())),
+            };
+            format!(
+                "Git ignores {}: other clones will not have that, and `sagents check` fails there. \
+                 Except it, for example with {lines} at the end of .gitignore.",
+                shown.join(", "),
+            )
+        }
+        Note::FormerOwner { field, places } => format!(
+            "The owner is not `{field}` any more, and edits of yours still name it: {}. \
+             A statement there may compare the column of the former owner with the key of the new one.",
+            places.join(", ")
+        ),
         Note::Uncommitted(files) => format!("Merged into changes that were not committed: {}.", list(files)),
     }
 }

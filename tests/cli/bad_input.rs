@@ -59,7 +59,7 @@ fn a_workspace_is_not_a_package() {
     assert_snapshot!(refusal(&host, PLAIN), @"
     $ gen persistence conversations -s accounts::Scope
     error: --path: . is a workspace, not a package
-    help: name one of its members, for example `--path core` (there are: core, web)
+    help: name one of its members, for example `--package core_types` (there are: core_types, web)
     exit 2
     ");
 }

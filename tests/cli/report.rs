@@ -128,10 +128,11 @@ fn the_help_of_the_generator_is_complete() {
           --drop-old-owner         Drop the columns of former owners, which a change of owner keeps
 
     Host:
-          --no-wire     Print the lines for Cargo.toml and the parent module instead of adding them
-          --no-tests    Leave the generated tests out
-          --path <DIR>  The host's package directory [default: .]
-          --init        Make a new package there first, with a `main` that shows the layer at work
+          --no-wire         Print the lines for Cargo.toml and the parent module instead of adding them
+          --no-tests        Leave the generated tests out
+          --path <DIR>      The host's package directory [default: .]
+      -p, --package <NAME>  The host's package by its name, in the workspace of that directory
+          --init            Make a new package there first, with a `main` that shows the layer at work
 
     Run:
           --dry-run  Show what would happen to each file; write nothing
