@@ -834,7 +834,7 @@ fn former_owners_have_names_of_their_own() {
     let long = "u".repeat(63);
     let before = tables("sagents_", Some((&long, Kind::Text, None)));
     let after = changed(&before, &tables("sagents_", Some((&long, Kind::Uuid, None))), Wish::default());
-    assert_eq!(columns(&after.tables[0])[9], format!("old_{}", &long[4..]));
+    assert_eq!(columns(&after.tables[0])[10], format!("old_{}", &long[4..]));
 }
 
 #[test]
