@@ -105,10 +105,10 @@ fn section(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let mut text = format!("\n## `{name}`\n\n{about}.\n\n```text\n{usage}\n```\n");
+    let mut text = format!("\n## `{name}`\n\n{about}.\n\n`{usage}`\n");
     let aliases: Vec<_> = command.get_visible_aliases().map(|alias| format!("`{alias}`")).collect();
     if !aliases.is_empty() {
-        let _ = write!(text, "\nShort: {}.\n", aliases.join(", "));
+        let _ = write!(text, "\nAlias: {}.\n", aliases.join(", "));
     }
     let mut headings: Vec<Option<&str>> = Vec::new();
     for argument in shown(command) {
