@@ -44,6 +44,13 @@ pub enum Command {
         /// The shell to complete for
         shell: clap_complete::Shell,
     },
+    /// Print the man page, or write one for every command
+    #[command(after_help = MAN_EXAMPLES)]
+    Man {
+        /// The directory to write all pages to; it is made if it is missing
+        #[arg(long, value_name = "DIR")]
+        dir: Option<Utf8PathBuf>,
+    },
 }
 
 impl Command {
@@ -209,6 +216,13 @@ Examples:
 ",
     exit_codes!()
 );
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  # Read it here
+  sagents man | man -l -
+  # For `man sagents` and `man sagents-gen-persistence`
+  sagents man --dir ~/.local/share/man/man1";
 
 const UPDATE_EXAMPLES: &str = concat!(
     "\

@@ -4,6 +4,7 @@ pub mod check;
 pub mod diff;
 pub mod generate;
 pub mod list;
+pub mod man;
 pub mod persistence;
 pub mod update;
 

@@ -17,6 +17,7 @@ mod io;
 mod journal;
 mod key;
 mod lock;
+pub mod manual;
 mod memory;
 mod merge;
 mod names;
@@ -37,7 +38,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::cli::{Cli, Command, Generator, HostArgs};
-use crate::commands::{Ending, check, diff, list, persistence, update};
+use crate::commands::{Ending, check, diff, list, man, persistence, update};
 use crate::failure::{Exit, Failure, Result};
 
 pub use crate::io::{Io, Tools};
@@ -81,6 +82,7 @@ pub fn run(args: Vec<OsString>, io: &mut Io) -> u8 {
             clap_complete::generate(shell, &mut Cli::command(), "sagents", &mut script);
             (false, Ok(Ending::success(String::from_utf8_lossy(&script).into_owned())))
         }
+        Command::Man { dir } => (false, man::run(dir.as_deref(), io)),
     };
     end(json, outcome, io) as u8
 }

@@ -5,6 +5,7 @@ mod story;
 #[path = "support/mod.rs"]
 mod support;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -228,7 +229,9 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let from = entry.unwrap().path();
-        let to = to.join(from.file_name().unwrap());
+        // Cargo would take a directory with a Cargo.toml for a package, and leave it out of ours.
+        let name = from.file_name().unwrap();
+        let to = to.join(if name == "manifest.toml" { OsStr::new("Cargo.toml") } else { name });
         if from.is_dir() {
             copy(&from, &to);
         } else {

@@ -1,5 +1,5 @@
 //! The group of owners: its name, the table and the column that name the group of an owner, and the way to it from the
-//! scope. Whoever is in a group is decided by the host's own tables; where they leave a choice, a person decides.
+//! scope. The host's own tables decide who is in a group; where they leave a choice, a person decides.
 
 use super::key::{OwnerTable, check_table, seen};
 use super::owner::{Inquiry, Owner, is_temporary, list, show};

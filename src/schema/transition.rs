@@ -388,8 +388,8 @@ fn free_name(wanted: &str, taken: &[String]) -> String {
     let limit = Database::Postgres.identifier_limit();
     let numbered = |number: usize| {
         let suffix = if number == 1 { String::new() } else { format!("_{number}") };
-        let room = limit - suffix.len();
-        format!("{}{suffix}", cut(wanted, room))
+        let left = limit - suffix.len();
+        format!("{}{suffix}", cut(wanted, left))
     };
     let is_free = |name: &String| !taken.iter().any(|taken| taken.eq_ignore_ascii_case(name));
     // There are more numbers than names.

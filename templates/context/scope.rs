@@ -144,8 +144,7 @@ impl OwnerScope for {{ scope_name }} {
 {%- if is_own %}
 //! Who is asking. Conversations have no owner here: [`{{ scope_name }}`] reaches all of them.
 {%- else %}
-//! Who is asking. Conversations have no owner here: whoever has a [`{{ scope_name }}`] reaches all of
-//! them.
+//! Who is asking. Conversations have no owner here: any [`{{ scope_name }}`] reaches all of them.
 {%- endif %}
 
 use serde_json::{Value, json};

@@ -6,11 +6,13 @@ mod support;
 
 mod bad_input;
 mod chain;
+mod docs;
 mod groups;
 mod hosts;
 mod interrupted;
 mod laws;
 mod owners;
+mod package;
 mod refused;
 mod report;
 mod rerun;

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::support::{Host, Run, manifest};
+use crate::support::{Host, Run};
 use crate::transcript::{anonymous, refusals};
 
 const SCOPE_RS: &str = "src/conversations/scope.rs";
@@ -395,52 +395,4 @@ fn the_page_about_groups_has_tables_that_are_found() {
         resolved.lines().find(|line| line.starts_with("group-table")).unwrap().to_owned()
     });
     assert_eq!(found.collect::<Vec<_>>(), ["group-table = \"users\"", "group-table = \"memberships\""]);
-}
-
-/// The blocks of a section of the README, each with its language.
-fn blocks(section: &str) -> Vec<(&'static str, &'static str)> {
-    let readme = include_str!("../../README.md");
-    let (_, text) = readme.split_once(&format!("\n### {section}\n")).unwrap();
-    let text = text.split("\n### ").next().unwrap();
-    let fenced = text.split("\n```").skip(1).step_by(2);
-    fenced.map(|block| block.split_once('\n').unwrap()).collect()
-}
-
-/// Runs the command that a transcript of the README starts with, and returns what it prints and what it should.
-fn run_transcript(host: &Host, transcript: &str) -> (String, String) {
-    let transcript = transcript.strip_prefix("$ sagents ").unwrap().replace("\\\n", "");
-    let (command, expected) = transcript.split_once('\n').unwrap();
-    // Quotes are around one argument at most.
-    let mut quoted = command.split('\'');
-    let mut args: Vec<_> = quoted.next().unwrap().split_whitespace().collect();
-    args.extend(quoted.next());
-    (host.sagents_in(".", &args).stdout, format!("{expected}\n"))
-}
-
-#[test]
-fn the_tour_of_the_readme_gives_what_it_shows() {
-    let [(_, accounts), (_, tables), (_, first)] = blocks("An existing project")[..] else {
-        panic!("a scope, its tables and a transcript")
-    };
-    let [(_, second), _, (_, check)] = blocks("Running it again")[..] else {
-        panic!("a transcript, a step for CI and what it says")
-    };
-    let host = Host::library()
-        .file("Cargo.toml", &manifest("my_app", "2024", "\n[dependencies]\n"))
-        .file("src/lib.rs", "pub mod accounts;\n")
-        .file("src/accounts.rs", accounts)
-        .file("migrations/0001_accounts.up.sql", tables)
-        .file("migrations/0001_accounts.down.sql", "DROP TABLE users;\nDROP TABLE teams;\n");
-    let (printed, expected) = run_transcript(&host, first);
-    assert_eq!(printed, expected);
-    assert!(run_transcript(&host, first).0.starts_with("Up to date: "));
-    let messages = "src/conversations/messages.rs";
-    host.write(messages, &format!("{}\n// Mine.\n", host.read(messages)));
-    let (printed, expected) = run_transcript(&host, second);
-    assert_eq!(printed, expected);
-    host.write("sagents.toml", &host.read("sagents.toml").replace("\"sagents_\"", "\"chat_\""));
-    let created = "migrations/0002_create_sagents_persistence.up.sql";
-    host.write(created, &format!("{}-- Altered.\n", host.read(created)));
-    let (printed, expected) = run_transcript(&host, check);
-    assert_eq!(printed, expected);
 }

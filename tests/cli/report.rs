@@ -32,6 +32,7 @@ fn the_short_help_says_what_there_is_and_how_it_ends() {
       diff         Show what a rerun would change, as a unified diff. Writes nothing
       list         Show the generated contexts and their options
       completions  Print a completion script for a shell
+      man          Print the man page, or write one for every command
       help         Print this message or the help of the given subcommand(s)
 
     Options:
@@ -204,6 +205,49 @@ fn every_shell_has_completions_that_know_the_options() {
         let script = Host::empty().generate(&format!("completions {shell}")).stdout;
         assert!(script.contains("table-prefix"), "{shell}");
     }
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    let host = Host::empty();
+    let pages = host.generate("man --dir man/man1").stdout;
+    assert_snapshot!(pages, @r"
+    man/man1/sagents.1
+    man/man1/sagents-gen.1
+    man/man1/sagents-gen-persistence.1
+    man/man1/sagents-update.1
+    man/man1/sagents-check.1
+    man/man1/sagents-diff.1
+    man/man1/sagents-list.1
+    man/man1/sagents-completions.1
+    man/man1/sagents-man.1
+    ");
+    assert_eq!(host.generate("man").stdout, host.read("man/man1/sagents.1"));
+    assert_eq!(host.generate("man --dir man/man1").stdout, pages);
+    let page = host.read("man/man1/sagents-gen-persistence.1");
+    let headings: Vec<_> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+    assert_snapshot!(
+        headings.join(", "),
+        @r#"NAME, SYNOPSIS, DESCRIPTION, OPTIONS, OWNER, GROUP, DATABASE, HOST, RUN, VERSION, EXAMPLES, "EXIT STATUS""#
+    );
+    assert!(page.contains("\n5  a decision is needed that only a person or a flag can make\n"), "{page}");
+}
+
+#[test]
+fn man_pages_that_cannot_be_written_are_named() {
+    let host = Host::empty().file("man/sagents.1/taken", "").file("file", "");
+    let answers = ["man --dir man", "man --dir file"].map(|line| {
+        let run = host.sagents(line);
+        format!("$ {line}\n{}{}exit {}\n", run.stdout, anonymous(&host, &run.stderr), run.code)
+    });
+    assert_snapshot!(answers.concat(), @r"
+    $ man --dir man
+    error: cannot write man/sagents.1: Is a directory (os error 21)
+    exit 1
+    $ man --dir file
+    error: cannot create [host]/./file: File exists (os error 17)
+    exit 1
+    ");
 }
 
 #[test]

@@ -451,8 +451,9 @@ fn write_landed(host: &Host, set: &str, prefix: &str) {
     let landed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/landed");
     for directory in ["shared", set] {
         let mut files = Host::at(landed.join(directory)).files();
-        files.retain(|path, _| path.starts_with("src/") || path == "Cargo.toml");
+        files.retain(|path, _| path.starts_with("src/") || path == "manifest.toml");
         for (path, bytes) in files {
+            let path = path.replace("manifest.toml", "Cargo.toml");
             let text = String::from_utf8(bytes).unwrap().replace(&format!("\"{prefix}"), "\"");
             host.write(&format!("landed/{path}"), &text.replace("name = \"my_app\"", "name = \"landed\""));
         }

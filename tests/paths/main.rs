@@ -221,7 +221,7 @@ fn run(sqlx: &str, arguments: &[&str]) {
 fn compile(sqlx: &str) -> PathBuf {
     let host = Host::at(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("paths/runner {sqlx}")));
     let main = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/paths/runner/main.rs");
-    let text = include_str!("runner/Cargo.toml").replace("{{ main }}", main.to_str().unwrap());
+    let text = include_str!("runner/manifest.toml").replace("{{ main }}", main.to_str().unwrap());
     // The dependencies are those of the hosts in tests/compiled, so that they are compiled once.
     host.write("Cargo.toml", &(text.replace("{{ sqlx }}", sqlx) + &support::dependencies(sqlx)));
     // One version makes the calls; what the other migrates is the same.

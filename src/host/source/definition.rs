@@ -193,7 +193,7 @@ impl Reader<'_> {
         let is_foreign = place.home.krate != 0;
         let case = |variant: &syn::Variant| Case {
             name: variant.ident.unraw().to_string(),
-            // Whoever sees an enum sees what is in its variants.
+            // Where an enum is visible, so is what is in its variants.
             fields: variant.fields.iter().enumerate().map(|pair| Field { visible: true, ..field(pair) }).collect(),
             is_certain: !(has(&variant.attrs, "cfg") || is_foreign && has(&variant.attrs, "non_exhaustive")),
         };
