@@ -60,7 +60,7 @@ impl Command {
             Self::Update(args) => Some(&mut args.host),
             Self::Check(args) | Self::Diff(args) => Some(&mut args.host),
             Self::List(args) => Some(&mut args.host),
-            Self::Completions { .. } => None,
+            Self::Completions { .. } | Self::Man { .. } => None,
         }
     }
 }
