@@ -196,7 +196,7 @@
 //! # Approvals
 //!
 //! A tool call that needs a person's consent is *interrupted*, and the run of the agent waits. The
-//! person may take days, and the application may be restarted. Whoever decides first, in any process,
+//! person may take days, and the application may be restarted. The first to decide, in any process,
 //! gets [`Decided::Claimed`] and acts on the decision; all others get [`Decided::Already`]. So no tool
 //! runs twice, and no decision is lost.
 //!
