@@ -758,6 +758,7 @@ pub fn runtime() -> Files {
         "session/handle",
         "session/options",
         "session/registry",
+        "session/reloads",
         "session/runs",
         "session/saves",
         "session/state",

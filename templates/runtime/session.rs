@@ -34,6 +34,7 @@ mod guard;
 mod handle;
 mod options;
 mod registry;
+mod reloads;
 mod runs;
 mod saves;
 mod state;
