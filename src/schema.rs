@@ -354,7 +354,12 @@ impl Maker<'_> {
             ],
             indexes: vec![
                 self.index(format!("{name}_tool_calls"), &tool_calls, Some("tool_call_id IS NOT NULL")),
-                self.index(format!("{name}_changed"), &[("conversation_id", false), ("changed", false)], None),
+                // No row is left out. `PostgreSQL` would otherwise take it for statements that do not ask for changes.
+                self.index(
+                    format!("{name}_changed"),
+                    &[("conversation_id", false), ("changed", false), ("sequence", false)],
+                    Some("changed >= 0"),
+                ),
                 self.index(
                     format!("{name}_unsettled"),
                     &[("conversation_id", false), ("delivery", false), ("message_id", false)],

@@ -371,7 +371,8 @@ fn an_owner_comes_on_sqlite() {
     CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("team_id", "updated_at" DESC, "id" DESC);
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("team_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
-    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("team_id", "conversation_id", "changed");
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("team_id", "conversation_id", "changed", "sequence")
+        WHERE changed >= 0;
     CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("team_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     CREATE INDEX "sagents_runs_unfinished" ON "sagents_runs" ("team_id", "started_at")
@@ -523,7 +524,8 @@ fn an_owner_comes_on_postgres() {
         ADD CONSTRAINT "chat_display_messages_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "chat_conversations" ("team_id", "id") ON DELETE CASCADE;
     CREATE INDEX "chat_display_messages_tool_calls" ON "chat_display_messages" ("team_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
-    CREATE INDEX "chat_display_messages_changed" ON "chat_display_messages" ("team_id", "conversation_id", "changed");
+    CREATE INDEX "chat_display_messages_changed" ON "chat_display_messages" ("team_id", "conversation_id", "changed", "sequence")
+        WHERE changed >= 0;
     CREATE INDEX "chat_display_messages_unsettled" ON "chat_display_messages" ("team_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     ALTER TABLE "chat_agent_messages"
@@ -659,7 +661,8 @@ fn an_owner_comes_back_on_postgres() {
         ADD CONSTRAINT "sagents_display_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE;
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
-    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed", "sequence")
+        WHERE changed >= 0;
     CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     ALTER TABLE "sagents_agent_messages"
@@ -831,7 +834,7 @@ fn former_owners_have_names_of_their_own() {
     let long = "u".repeat(63);
     let before = tables("sagents_", Some((&long, Kind::Text, None)));
     let after = changed(&before, &tables("sagents_", Some((&long, Kind::Uuid, None))), Wish::default());
-    assert_eq!(columns(&after.tables[0])[9], format!("old_{}", &long[4..]));
+    assert_eq!(columns(&after.tables[0])[10], format!("old_{}", &long[4..]));
 }
 
 #[test]
@@ -980,7 +983,8 @@ fn a_prefix_changes_in_place() {
     CREATE INDEX "chat_conversations_updated" ON "chat_conversations" ("user_id", "updated_at" DESC, "id" DESC);
     CREATE INDEX "chat_display_messages_tool_calls" ON "chat_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
-    CREATE INDEX "chat_display_messages_changed" ON "chat_display_messages" ("user_id", "conversation_id", "changed");
+    CREATE INDEX "chat_display_messages_changed" ON "chat_display_messages" ("user_id", "conversation_id", "changed", "sequence")
+        WHERE changed >= 0;
     CREATE INDEX "chat_display_messages_unsettled" ON "chat_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     CREATE INDEX "chat_runs_unfinished" ON "chat_runs" ("user_id", "started_at")
@@ -1072,7 +1076,8 @@ fn what_a_newer_generator_adds_is_added() {
     -- Indexes as they are from now on.
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
-    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed", "sequence")
+        WHERE changed >= 0;
     CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     "#);
@@ -1086,7 +1091,8 @@ fn what_a_newer_generator_adds_is_added() {
     -- New tables, keys, checks and indexes.
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
-    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed", "sequence")
+        WHERE changed >= 0;
     CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
         WHERE delivery IN ('draft', 'unsaved');
     "#);

@@ -32,7 +32,7 @@ impl Store {
                     SELECT "#, display_message_columns!(), r#"
                     FROM {{ display_messages }} AS m
                     WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1::uuid
-                      AND m.changed > $2::bigint
+                      AND m.changed > $2::bigint AND m.changed >= 0
                     ORDER BY m.changed, m.sequence LIMIT $4::bigint
                 )
             ) AS m ON TRUE

@@ -238,7 +238,7 @@ pub(super) const CHANGES: &str = concat!("SELECT ", display_message_columns!(), 
             SELECT "#, display_message_columns!(), r#"
             FROM {{ display_messages }} AS m
             WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid
-              AND m.changed > $2::bigint
+              AND m.changed > $2::bigint AND m.changed >= 0
             ORDER BY m.changed, m.sequence LIMIT $4::bigint
         )
     ) AS m ON TRUE

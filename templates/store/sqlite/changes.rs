@@ -45,7 +45,7 @@ impl Store {
             SELECT "#, display_message_columns!(), r#"
             FROM (
                 SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1 AND m.changed > $2
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1 AND m.changed > $2 AND m.changed >= 0
                 ORDER BY m.changed, m.sequence LIMIT $4
             )"#);
 {% if group.is_some() %}

@@ -192,7 +192,7 @@ pub(super) const CHANGES: &str = concat!(r#"
     FROM (
         SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
         WHERE m.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-          AND m.conversation_id = $1 AND m.changed > $2
+          AND m.conversation_id = $1 AND m.changed > $2 AND m.changed >= 0
         ORDER BY m.changed, m.sequence LIMIT $4
     )"#);
 
