@@ -769,6 +769,7 @@ pub fn runtime(time_crate: TimeCrate) -> Files {
         "session/handle",
         "session/options",
         "session/registry",
+        "session/reloads",
         "session/runs",
         "session/saves",
         "session/state",

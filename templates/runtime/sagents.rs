@@ -222,19 +222,20 @@
 //!     let BeginRun::Started(run) = session.begin_run().await? else {
 //!         return Ok(()); // it runs already, here or in another process
 //!     };
-//!     while !run.token().is_cancelled() {
-//!         let answer = ask_model(session.read(|state| state.messages.clone())).await;
-//!         let call = answer.tool_calls.first().cloned();
-//!         session.add_message(answer)?;
-//!         match call {
-//!             None => return Ok(session.completed()?),
-//!             Some(call) => {
-//!                 session.tool_interrupted(&call.call_id, json!({ "question": "Pay 5?" }))?;
-//!                 return Ok(session.interrupted(json!({ "call_id": call.call_id }))?);
-//!             }
+//!     let answer = ask_model(session.read(|state| state.messages.clone())).await;
+//!     if run.token().is_cancelled() {
+//!         return Ok(session.cancelled()?); // somebody called `cancel_run`
+//!     }
+//!     let call = answer.tool_calls.first().cloned();
+//!     session.add_message(answer)?;
+//!     match call {
+//!         None => session.completed()?,
+//!         Some(call) => {
+//!             session.tool_interrupted(&call.call_id, json!({ "question": "Pay 5?" }))?;
+//!             session.interrupted(json!({ "call_id": call.call_id }))?;
 //!         }
 //!     }
-//!     Ok(session.cancelled()?)
+//!     Ok(())
 //! }
 //!
 //! /// Acts on a decision, and returns whether it was the first.

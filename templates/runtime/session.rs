@@ -10,7 +10,12 @@
 //!   stopped, failed or waits for a person, and when the session ends ([`AutoSave`]). All changes
 //!   since the last save are one save. A process that is killed loses the changes since its last
 //!   save. Many sessions save at different times, and only a few at once.
-//! - **Display messages** are stored at once, in order, and each once.
+//! - **Display messages** are stored at once, in order, and each once. A message that is
+//!   [sent](AgentSession::send) is saved and displayed when the call returns. After a kill, the next
+//!   session makes display messages and agent state agree.
+//! - **Tool calls** are stored after their messages, and a [decision](AgentSession::decide) about one
+//!   is taken once, in all processes.
+//! - A conversation has **one [run](AgentSession::begin_run)** of its agent, in all processes.
 //! - **Transient failures** are retried with exponential backoff, and soon after another session
 //!   could store something. All failures are reported: by `tracing`, to
 //!   [subscribers](AgentSession::subscribe) and in the [`Stats`]. A display message that failed
@@ -29,6 +34,7 @@ mod guard;
 mod handle;
 mod options;
 mod registry;
+mod reloads;
 mod runs;
 mod saves;
 mod state;

@@ -207,10 +207,15 @@ impl State {
     /// The result of the newest call with this id, or an interrupt in its place.
     #[must_use]
     pub fn result_of(&self, tool_call_id: &str) -> Option<&ToolResult> {
-        let since = self.messages_since_call(tool_call_id);
-        since
-            .flat_map(|message| message.tool_results.iter().rev())
-            .find(|result| result.tool_call_id == tool_call_id)
+        for message in self.messages.iter().rev() {
+            let mut results = message.tool_results.iter().rev();
+            let result = results.find(|result| result.tool_call_id == tool_call_id);
+            let mut calls = message.tool_calls.iter();
+            if result.is_some() || calls.any(|call| call.call_id == tool_call_id) {
+                return result;
+            }
+        }
+        None
     }
 
     /// The newest call with this id.
@@ -227,20 +232,6 @@ impl State {
             let is_it = existing.is_interrupt && existing.tool_call_id == result.tool_call_id;
             is_it.then(|| result.clone())
         })
-    }
-
-    /// The messages from the newest back to the one with the newest call with this id, which is the
-    /// last of them.
-    fn messages_since_call(&self, tool_call_id: &str) -> impl Iterator<Item = &Message> {
-        let is_call = move |message: &Message| {
-            let mut calls = message.tool_calls.iter();
-            calls.any(|call| call.call_id == tool_call_id)
-        };
-        let mut is_found = false;
-        self.messages
-            .iter()
-            .rev()
-            .take_while(move |message| !std::mem::replace(&mut is_found, is_call(message)))
     }
 
     /// Turns every interrupt into an error that the model can read. Call it when the user sends a

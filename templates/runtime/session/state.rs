@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::extensions::Extensions;
-use super::super::persistence::{Expect, Failure, Lifecycle, Loaded, Revision};
+use super::super::persistence::{Expect, Failure, Lifecycle, Revision};
 use super::super::run::Run;
 use super::super::state::State;
 use super::super::turn::Delivery;
@@ -20,55 +20,55 @@ use super::options::Phase;
 use super::runs::Runs;
 use super::saves::{Save, Saves};
 use super::writes::{PendingWrite, Reply, Writes, reply};
-use super::{OnConflict, SessionError, SessionOptions, UnsavedMessage};
+use super::{SessionError, SessionOptions, UnsavedMessage};
 
 pub(super) struct SessionState<M, E> {
-    pub(super) options: Arc<SessionOptions>,
-    phase: Phase,
+    pub options: Arc<SessionOptions>,
+    pub phase: Phase,
     /// Differs between sessions, so that those that fail together do not retry together.
-    jitter: u8,
-    pub(super) agent_state: Arc<State>,
+    pub jitter: u8,
+    pub agent_state: Arc<State>,
     /// The number of changes so far, how many of them are saved, and the last that a reload loses.
-    changes: u64,
-    saved: u64,
-    lost_by_reload: u64,
+    pub changes: u64,
+    pub saved: u64,
+    pub lost_by_reload: u64,
     /// The changes that are not saved and that a reload does not lose.
-    pub(super) edits: Edits,
+    pub edits: Edits,
     /// The time of the first change that no save contains.
-    changed_at: Option<Instant>,
+    pub changed_at: Option<Instant>,
     /// What the next save expects.
-    expect: Expect,
+    pub expect: Expect,
     /// The reason to save now.
-    requested: Option<Lifecycle>,
+    pub requested: Option<Lifecycle>,
     /// The save that is in progress, or is retried unchanged: it may be stored already, with only
     /// the reply lost.
-    save: Option<Save>,
+    pub save: Option<Save>,
     /// The permanent failure that stopped saving.
-    blocked_by: Option<SessionError<E>>,
+    pub blocked_by: Option<SessionError<E>>,
     /// The reloads since the last save, for messages that wait to be saved.
-    reloads: u32,
+    pub reloads: u32,
     /// The last failure, until something is stored.
-    last_error: Option<SessionError<E>>,
-    save_backoff: Backoff,
-    pub(super) writes: Writes<M, E>,
-    pub(super) drafts: Drafts,
-    pub(super) runs: Runs,
+    pub last_error: Option<SessionError<E>>,
+    pub save_backoff: Backoff,
+    pub writes: Writes<M, E>,
+    pub drafts: Drafts,
+    pub runs: Runs,
     /// The messages that are displayed and that the agent state did not have when the session
     /// started.
-    unknown: Vec<Uuid>,
+    pub unknown: Vec<Uuid>,
     /// The `interrupted` flag of the conversation, if it is known.
-    interrupted: Option<bool>,
-    waiting_saves: Saves<E>,
-    waiting_reloads: Vec<Reply<Option<Arc<State>>, E>>,
-    waiting_shutdowns: Vec<Reply<(), E>>,
-    pub(super) used_at: Instant,
-    life: Life,
+    pub interrupted: Option<bool>,
+    pub waiting_saves: Saves<E>,
+    pub waiting_reloads: Vec<Reply<Option<Arc<State>>, E>>,
+    pub waiting_shutdowns: Vec<Reply<(), E>>,
+    pub used_at: Instant,
+    pub life: Life,
     /// The conversation is gone.
-    deleted: bool,
+    pub deleted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Life {
+pub(super) enum Life {
     Running,
     /// It ends when everything is stored.
     ShuttingDown,
@@ -158,7 +158,7 @@ impl<M, E> SessionState<M, E> {
     }
 
     /// Displays the messages that were not displayed when the state was saved.
-    fn display_undisplayed(&mut self) {
+    pub fn display_undisplayed(&mut self) {
         let state = Arc::clone(&self.agent_state);
         for id in &state.undisplayed {
             let position = state.messages.position(*id);
@@ -192,7 +192,7 @@ impl<M, E> SessionState<M, E> {
         matches!(self.life, Life::Ended | Life::Aborted)
     }
 
-    fn is_shutting_down(&self) -> bool {
+    pub fn is_shutting_down(&self) -> bool {
         self.life == Life::ShuttingDown
     }
 
@@ -229,7 +229,7 @@ impl<M, E> SessionState<M, E> {
         changed
     }
 
-    fn count_change(&mut self, now: Instant) {
+    pub fn count_change(&mut self, now: Instant) {
         self.changes += 1;
         let _ = self.changed_at.get_or_insert(now);
     }
@@ -272,13 +272,6 @@ impl<M, E> SessionState<M, E> {
         let queued = self.writes.queued();
         self.waiting_saves.push(self.changes, queued, reply);
         self.reply_to_saves();
-    }
-
-    /// Replaces the agent state by the stored one, and replies with the old one if it had changes
-    /// that are lost.
-    pub fn reload(&mut self, reply: Reply<Option<Arc<State>>, E>) {
-        self.waiting_reloads.push(reply);
-        self.skip_backoff();
     }
 
     /// Ends the session when everything is stored, and replies then.
@@ -378,7 +371,7 @@ impl<M, E> SessionState<M, E> {
     }
 
     /// A message that was sent is displayed after it is saved.
-    pub(super) fn must_wait(&self, write: &PendingWrite) -> bool {
+    pub fn must_wait(&self, write: &PendingWrite) -> bool {
         matches!(write, PendingWrite::Message { id, is_sent: true, .. } if self.edits.contains(*id))
     }
 
@@ -416,7 +409,7 @@ impl<M, E> SessionState<M, E> {
     }
 
     /// Whether a message that was sent waits to be saved.
-    fn has_sent(&self) -> bool {
+    pub fn has_sent(&self) -> bool {
         self.writes.any(|write| self.must_wait(write))
     }
 
@@ -457,41 +450,6 @@ impl<M, E> SessionState<M, E> {
         None
     }
 
-    /// Takes back the messages that were sent and cannot be saved, unless a reload may help.
-    pub(super) fn refuse_sent(&mut self) {
-        let Some(error) = self.blocked_by.clone() else {
-            return;
-        };
-        if self.has_conflict() && self.can_reload() {
-            return;
-        }
-        let edits = &self.edits;
-        let refused = self.writes.refuse(
-            &error,
-            |write| matches!(write, PendingWrite::Message { id, is_sent: true, .. } if edits.contains(*id)),
-        );
-        if refused.is_empty() {
-            return;
-        }
-        for id in refused {
-            self.edits
-                .take_back(id, Arc::make_mut(&mut self.agent_state));
-        }
-        if self.edits.is_empty() && self.lost_by_reload <= self.saved {
-            // It is again what was loaded or saved.
-            self.saved = self.changes;
-            self.changed_at = None;
-            self.blocked_by = None;
-        }
-    }
-
-    /// Whether a reload loses nothing, or the application allows it.
-    fn can_reload(&self) -> bool {
-        const MOST: u32 = 16;
-        let loses_nothing = self.lost_by_reload <= self.saved;
-        (loses_nothing || self.options.on_conflict == OnConflict::Reload) && self.reloads < MOST
-    }
-
     /// Records that something was written, and that callers may get their replies.
     pub fn stored(&mut self) {
         self.last_error = None;
@@ -529,106 +487,6 @@ impl<M, E> SessionState<M, E> {
         }
         self.interrupted = None;
         self.writes.refused(error);
-        None
-    }
-
-    /// Replaces the agent state by the loaded one, and makes again what can be made again. Returns
-    /// the revision, and the old state if it had changes that are lost; `None` if no caller waits for
-    /// it any more.
-    pub fn reload_succeeded(
-        &mut self,
-        loaded: Loaded,
-        now: Instant,
-        has_handles: bool,
-    ) -> Option<(Revision, Option<Arc<State>>)> {
-        if !self.must_reload(self.is_shutting_down() || !has_handles) {
-            return None;
-        }
-        self.reloads += 1;
-        let mut lost = None;
-        match loaded {
-            Loaded::Saved { state, revision } => {
-                lost = (self.lost_by_reload > self.saved).then(|| Arc::clone(&self.agent_state));
-                let error = SessionError::Conflict { current: revision };
-                self.waiting_saves.fail_after(self.saved, &error);
-                // Keep what is never stored.
-                self.agent_state = Arc::new(State {
-                    agent_id: self.agent_state.agent_id.clone(),
-                    interrupt_data: self.agent_state.interrupt_data.clone(),
-                    extensions: self.agent_state.extensions.clone(),
-                    ..*state
-                });
-                self.saved = self.changes;
-                self.changed_at = None;
-                self.expect = Expect::Revision(revision);
-                self.display_undisplayed();
-                self.edit_again(now);
-            }
-            // There is nothing to load, so the own state is saved.
-            Loaded::Nothing => self.save_again(Expect::NOTHING, now),
-            Loaded::Unreadable { revision, .. } => {
-                self.save_again(Expect::Unreadable(revision), now);
-            }
-        }
-        self.save = None;
-        self.save_backoff.reset();
-        self.blocked_by = None;
-        self.last_error = None;
-        // The other process may have changed the flag.
-        self.interrupted = None;
-        for waiting in self.waiting_reloads.drain(..) {
-            reply(Some(waiting), Ok(lost.clone()));
-        }
-        self.reply_to_saves();
-        Some((self.revision(), lost))
-    }
-
-    /// Makes changes again on a state that was loaded.
-    fn edit_again(&mut self, now: Instant) {
-        let changes = &mut self.changes;
-        let next = || {
-            *changes += 1;
-            *changes
-        };
-        let state = Arc::make_mut(&mut self.agent_state);
-        // A process that was killed may have sent its save before.
-        let is_unknown = |id: &Uuid| state.messages.position(*id).is_none();
-        let (unknown, mut known) = std::mem::take(&mut self.unknown)
-            .into_iter()
-            .partition::<Vec<_>, _>(is_unknown);
-        self.unknown = unknown;
-        known.extend(self.edits.apply_again(state, next));
-        if self.changes > self.saved {
-            self.changed_at = Some(now);
-        }
-        self.confirm(known);
-    }
-
-    /// Marks the agent state as changed.
-    fn save_again(&mut self, expect: Expect, now: Instant) {
-        self.expect = expect;
-        self.count_change(now);
-    }
-
-    /// Returns the time until the retry, if there is one.
-    pub fn reload_failed(
-        &mut self,
-        error: &SessionError<E>,
-        failure: Failure,
-        now: Instant,
-    ) -> Option<Duration> {
-        self.last_error = Some(error.clone());
-        for waiting in self.waiting_reloads.drain(..) {
-            reply(Some(waiting), Err(error.clone()));
-        }
-        if failure == Failure::Transient && self.must_reload(self.is_shutting_down()) {
-            self.writes.save_delayed(error);
-            return Some(self.save_backoff.start(now, &self.options, self.jitter));
-        }
-        if self.blocked_by.is_some() {
-            self.blocked_by = Some(error.clone());
-            self.refuse_sent();
-        }
         None
     }
 
@@ -680,40 +538,22 @@ impl<M, E> SessionState<M, E> {
     }
 
     /// The revision that was loaded or saved last.
-    fn revision(&self) -> Revision {
+    pub fn revision(&self) -> Revision {
         match self.expect {
             Expect::Any => Revision(0),
             Expect::Revision(revision) | Expect::Unreadable(revision) => revision,
         }
     }
 
-    /// Whether the stored state is gone, with the conversation that had it.
-    pub fn is_other_conversation(&self, current: Revision) -> bool {
-        current == Revision(0) && self.revision() > Revision(0)
-    }
-
-    fn has_conflict(&self) -> bool {
-        matches!(self.blocked_by, Some(SessionError::Conflict { .. }))
-    }
-
-    /// Whether a caller waits for a reload, or a conflict requires one. A session that is ending
-    /// reports the conflict instead, because no caller would see what was replaced.
-    fn must_reload(&mut self, is_ending: bool) -> bool {
-        self.waiting_reloads.retain(|reply| !reply.is_closed());
-        let on_conflict = self.options.on_conflict == OnConflict::Reload && !is_ending
-            || self.has_sent() && self.can_reload();
-        on_conflict && self.has_conflict() || !self.waiting_reloads.is_empty()
-    }
-
     /// Allows another save after a permanent failure. A conflict stays until a reload.
-    pub(super) fn unblock(&mut self) {
+    pub fn unblock(&mut self) {
         if !self.has_conflict() {
             self.blocked_by = None;
         }
     }
 
     /// Retries now, because a caller waits.
-    pub(super) fn skip_backoff(&mut self) {
+    pub fn skip_backoff(&mut self) {
         self.save_backoff.until = None;
         self.writes.backoff.until = None;
     }
@@ -725,7 +565,7 @@ impl<M, E> SessionState<M, E> {
     }
 
     /// Replies to the callers whose changes and writes are stored, or will not be.
-    fn reply_to_saves(&mut self) {
+    pub fn reply_to_saves(&mut self) {
         let (saved, written, revision) = (self.saved, self.writes.written, self.revision());
         let blocked_by = self.blocked_by.as_ref();
         self.waiting_saves.resolve(|changes, writes| {

@@ -167,9 +167,8 @@ impl<P: SessionPersistence> AgentSession<P> {
         let guard = RunGuard::new(self, run_id);
         let begun = self.ask(
             |session, reply| {
-                session
-                    .writes
-                    .push(PendingWrite::BeginRun(run_id), Some(reply));
+                let begin = PendingWrite::BeginRun(run_id);
+                session.writes.push(begin, Some(reply));
             },
             |written| match written {
                 Written::Run(begun) => Some(begun),

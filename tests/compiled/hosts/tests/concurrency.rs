@@ -158,10 +158,10 @@ async fn of_many_processes_one_runs_the_agent() {
         callers.join_all().await
     };
     for _ in 0..3 {
-        let begun = begin(LEASE).await;
-        let started: Vec<_> = begun.iter().filter(|(_, is)| *is).collect();
-        assert_eq!(started.len(), 1, "{begun:?}");
-        assert!(begun.iter().all(|(run, _)| *run == started[0].0));
+        let replies = begin(LEASE).await;
+        let started: Vec<_> = replies.iter().filter(|(_, is)| *is).collect();
+        assert_eq!(started.len(), 1, "{replies:?}");
+        assert!(replies.iter().all(|(run, _)| *run == started[0].0));
         processes[0]
             .end_run(&scope(), id, started[0].0, RunStatus::Failed)
             .await

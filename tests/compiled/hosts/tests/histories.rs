@@ -220,6 +220,65 @@ impl Model {
                 let message = Message::user(self.next_number());
                 self.added.insert(session.add_message(message).unwrap());
             }
+            Step::Completed => session.completed().unwrap(),
+            Step::Interrupted => session.interrupted(serde_json::json!(1)).unwrap(),
+            Step::Titled => session.title_generated("Plans").unwrap(),
+            Step::Saved => self.save(&session).await,
+            Step::Reloaded => {
+                session.reload().await.unwrap();
+            }
+            Step::Raced => {
+                let known = session.read(said);
+                let (saved, reloaded) = tokio::join!(session.save(), session.reload());
+                reloaded.unwrap();
+                if saved.is_ok() {
+                    assert!(self.talk.stored().await.0.starts_with(&known));
+                }
+            }
+            Step::Passed(time) => tokio::time::sleep(*time).await,
+            Step::Yielded(times) => {
+                for _ in 0..*times {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Step::Failing(faults) => self.talk.record.fail(faults.clone()),
+            Step::Overtaken => {
+                self.numbers += 1;
+                let revision = self
+                    .talk
+                    .other_process_says(&self.numbers.to_string())
+                    .await;
+                let (said, current) = self.talk.stored().await;
+                // The session may have saved right after.
+                if current == revision {
+                    self.others.push((revision, said));
+                }
+            }
+            Step::Dropped => {
+                drop((session, self.run.take()));
+                return self.talk.start().await;
+            }
+            Step::Restarted => {
+                match session.shutdown().await {
+                    Ok(()) => {
+                        let (stored, known) = (self.talk.stored().await.0, session.read(said));
+                        let overtaken = !self.others.is_empty();
+                        assert!(stored == known || overtaken && stored.starts_with(&known));
+                    }
+                    Err(SessionError::Conflict { .. }) => assert!(self.may_conflict()),
+                    Err(error) => panic!("{error}"),
+                }
+                return self.talk.start().await;
+            }
+            Step::Crashed => {}
+            turn => self.turn(&session, turn).await,
+        }
+        session
+    }
+
+    /// A step of a turn.
+    async fn turn(&mut self, session: &AgentSession<Storage>, step: &Step) {
+        match step {
             Step::Sent => {
                 let (id, message) = (Uuid::now_v7(), Message::user(self.next_number()));
                 self.added.insert(id);
@@ -300,59 +359,8 @@ impl Model {
                 }
             }
             Step::Stopped => drop(self.run.take()),
-            Step::Completed => session.completed().unwrap(),
-            Step::Interrupted => session.interrupted(serde_json::json!(1)).unwrap(),
-            Step::Titled => session.title_generated("Plans").unwrap(),
-            Step::Saved => self.save(&session).await,
-            Step::Reloaded => {
-                session.reload().await.unwrap();
-            }
-            Step::Raced => {
-                let known = session.read(said);
-                let (saved, reloaded) = tokio::join!(session.save(), session.reload());
-                reloaded.unwrap();
-                if saved.is_ok() {
-                    assert!(self.talk.stored().await.0.starts_with(&known));
-                }
-            }
-            Step::Passed(time) => tokio::time::sleep(*time).await,
-            Step::Yielded(times) => {
-                for _ in 0..*times {
-                    tokio::task::yield_now().await;
-                }
-            }
-            Step::Failing(faults) => self.talk.record.fail(faults.clone()),
-            Step::Overtaken => {
-                self.numbers += 1;
-                let revision = self
-                    .talk
-                    .other_process_says(&self.numbers.to_string())
-                    .await;
-                let (said, current) = self.talk.stored().await;
-                // The session may have saved right after.
-                if current == revision {
-                    self.others.push((revision, said));
-                }
-            }
-            Step::Dropped => {
-                drop((session, self.run.take()));
-                return self.talk.start().await;
-            }
-            Step::Restarted => {
-                match session.shutdown().await {
-                    Ok(()) => {
-                        let (stored, known) = (self.talk.stored().await.0, session.read(said));
-                        let overtaken = !self.others.is_empty();
-                        assert!(stored == known || overtaken && stored.starts_with(&known));
-                    }
-                    Err(SessionError::Conflict { .. }) => assert!(self.may_conflict()),
-                    Err(error) => panic!("{error}"),
-                }
-                return self.talk.start().await;
-            }
-            Step::Crashed => {}
+            other => unreachable!("{other:?} is no step of a turn"),
         }
-        session
     }
 
     fn say(&mut self, session: &AgentSession<Storage>) {

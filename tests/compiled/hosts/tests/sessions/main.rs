@@ -7,9 +7,9 @@ mod failing;
 mod messages;
 mod running;
 mod saving;
-mod turns;
 #[path = "../storage/mod.rs"]
 mod storage;
+mod turns;
 
 use std::time::Duration;
 

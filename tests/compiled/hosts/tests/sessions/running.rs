@@ -358,7 +358,9 @@ async fn a_session_ends_with_the_runtime_and_returns_an_error() {
             let pool = matrix::conversations::connect(&url).await.unwrap();
             let coordinator = Coordinator::new(Conversations::new(pool));
             let session = coordinator
-                .start_shared(Arc::new(scope()), id, State::new()).await.unwrap();
+                .start_shared(Arc::new(scope()), id, State::new())
+                .await
+                .unwrap();
             let message = Message::user("never saved");
             session.change(|state| state.add_message(message)).unwrap();
             session

@@ -54,8 +54,8 @@ async fn a_message_that_was_sent_is_displayed_between_those_around_it() {
     session.add_message(Message::user("before")).unwrap();
     let send = session.send(Uuid::now_v7(), Message::user("sent"));
     let add = async { session.add_message(Message::user("behind")).unwrap() };
-    let (sent, _) = tokio::join!(send, add);
-    sent.unwrap();
+    let (rows, _) = tokio::join!(send, add);
+    rows.unwrap();
     session.save().await.unwrap();
     assert_eq!(talk.shown().await, ["before", "sent", "behind"]);
     assert_eq!(talk.stored().await.0, ["before", "sent", "behind"]);
@@ -121,10 +121,10 @@ fn after_a_crash_display_and_state_agree() {
         session.add_message(Message::user("saved")).unwrap();
         // The save is stored, and neither its reply nor the display of what was sent.
         talk.record.fail([None, Some(Fault::Silence)]);
-        let sent = Uuid::now_v7();
-        let send = session.send(sent, Message::user("sent"));
+        let id = Uuid::now_v7();
+        let send = session.send(id, Message::user("sent"));
         assert!(timeout(SECOND, send).await.is_err());
-        sent
+        id
     });
     process().block_on(async {
         let talk = &talk.reconnected().await;

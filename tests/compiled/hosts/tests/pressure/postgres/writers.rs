@@ -116,7 +116,10 @@ async fn writers_of_a_locked_conversation_leave_the_connections_to_others() {
     let page = layer.load_display_messages(&ALICE, locked.id, MessagePage::first());
     let stored = page.await.unwrap().items;
     assert!((0..).eq(stored.iter().map(|row| row.sequence)));
-    let mut stored: Vec<usize> = stored.iter().map(|row| row.content.parse().unwrap()).collect();
+    let mut stored: Vec<usize> = stored
+        .iter()
+        .map(|row| row.content.parse().unwrap())
+        .collect();
     stored.sort_unstable();
     // The statements of two were under way when their callers gave up.
     let expected = (0..WRITERS).filter(|number| number % 2 == 1 || *number < 4);

@@ -1,0 +1,175 @@
+//! Conflicts with other processes, and the reloads that end them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::super::persistence::{Expect, Failure, Loaded, Revision};
+use super::super::state::State;
+use super::state::SessionState;
+use super::writes::{PendingWrite, Reply, reply};
+use super::{OnConflict, SessionError};
+
+impl<M, E> SessionState<M, E> {
+    /// Replaces the agent state by the stored one, and replies with the old one if it had changes
+    /// that are lost.
+    pub fn reload(&mut self, reply: Reply<Option<Arc<State>>, E>) {
+        self.waiting_reloads.push(reply);
+        self.skip_backoff();
+    }
+
+    /// Takes back the messages that were sent and cannot be saved, unless a reload may help.
+    pub fn refuse_sent(&mut self) {
+        let Some(error) = self.blocked_by.clone() else {
+            return;
+        };
+        if self.has_conflict() && self.can_reload() {
+            return;
+        }
+        let edits = &self.edits;
+        let refused = self.writes.refuse(
+            &error,
+            |write| matches!(write, PendingWrite::Message { id, is_sent: true, .. } if edits.contains(*id)),
+        );
+        if refused.is_empty() {
+            return;
+        }
+        for id in refused {
+            self.edits
+                .take_back(id, Arc::make_mut(&mut self.agent_state));
+        }
+        if self.edits.is_empty() && self.lost_by_reload <= self.saved {
+            // It is again what was loaded or saved.
+            self.saved = self.changes;
+            self.changed_at = None;
+            self.blocked_by = None;
+        }
+    }
+
+    /// Whether a reload loses nothing, or the application allows it.
+    pub fn can_reload(&self) -> bool {
+        const MOST: u32 = 16;
+        let loses_nothing = self.lost_by_reload <= self.saved;
+        (loses_nothing || self.options.on_conflict == OnConflict::Reload) && self.reloads < MOST
+    }
+
+    /// Replaces the agent state by the loaded one, and makes again what can be made again. Returns
+    /// the revision, and the old state if it had changes that are lost; `None` if no caller waits for
+    /// it any more.
+    pub fn reload_succeeded(
+        &mut self,
+        loaded: Loaded,
+        now: Instant,
+        has_handles: bool,
+    ) -> Option<(Revision, Option<Arc<State>>)> {
+        if !self.must_reload(self.is_shutting_down() || !has_handles) {
+            return None;
+        }
+        self.reloads += 1;
+        let mut lost = None;
+        match loaded {
+            Loaded::Saved { state, revision } => {
+                lost = (self.lost_by_reload > self.saved).then(|| Arc::clone(&self.agent_state));
+                let error = SessionError::Conflict { current: revision };
+                self.waiting_saves.fail_after(self.saved, &error);
+                // Keep what is never stored.
+                self.agent_state = Arc::new(State {
+                    agent_id: self.agent_state.agent_id.clone(),
+                    interrupt_data: self.agent_state.interrupt_data.clone(),
+                    extensions: self.agent_state.extensions.clone(),
+                    ..*state
+                });
+                self.saved = self.changes;
+                self.changed_at = None;
+                self.expect = Expect::Revision(revision);
+                self.display_undisplayed();
+                self.edit_again(now);
+            }
+            // There is nothing to load, so the own state is saved.
+            Loaded::Nothing => self.save_again(Expect::NOTHING, now),
+            Loaded::Unreadable { revision, .. } => {
+                self.save_again(Expect::Unreadable(revision), now);
+            }
+        }
+        self.save = None;
+        self.save_backoff.reset();
+        self.blocked_by = None;
+        self.last_error = None;
+        // The other process may have changed the flag.
+        self.interrupted = None;
+        for waiting in self.waiting_reloads.drain(..) {
+            reply(Some(waiting), Ok(lost.clone()));
+        }
+        self.reply_to_saves();
+        Some((self.revision(), lost))
+    }
+
+    /// Makes changes again on a state that was loaded.
+    pub fn edit_again(&mut self, now: Instant) {
+        let changes = &mut self.changes;
+        let next = || {
+            *changes += 1;
+            *changes
+        };
+        let state = Arc::make_mut(&mut self.agent_state);
+        // A process that was killed may have sent its save before.
+        let is_unknown = |id: &Uuid| state.messages.position(*id).is_none();
+        let (unknown, mut known) = std::mem::take(&mut self.unknown)
+            .into_iter()
+            .partition::<Vec<_>, _>(is_unknown);
+        self.unknown = unknown;
+        known.extend(self.edits.apply_again(state, next));
+        if self.changes > self.saved {
+            self.changed_at = Some(now);
+        }
+        self.confirm(known);
+    }
+
+    /// Marks the agent state as changed.
+    pub fn save_again(&mut self, expect: Expect, now: Instant) {
+        self.expect = expect;
+        self.count_change(now);
+    }
+
+    /// Returns the time until the retry, if there is one.
+    pub fn reload_failed(
+        &mut self,
+        error: &SessionError<E>,
+        failure: Failure,
+        now: Instant,
+    ) -> Option<Duration> {
+        self.last_error = Some(error.clone());
+        for waiting in self.waiting_reloads.drain(..) {
+            reply(Some(waiting), Err(error.clone()));
+        }
+        if failure == Failure::Transient && self.must_reload(self.is_shutting_down()) {
+            self.writes.save_delayed(error);
+            return Some(self.save_backoff.start(now, &self.options, self.jitter));
+        }
+        if self.blocked_by.is_some() {
+            self.blocked_by = Some(error.clone());
+            self.refuse_sent();
+        }
+        None
+    }
+
+    /// Whether the stored state is gone, with the conversation that had it.
+    pub fn is_other_conversation(&self, current: Revision) -> bool {
+        current == Revision(0) && self.revision() > Revision(0)
+    }
+
+    pub fn has_conflict(&self) -> bool {
+        matches!(self.blocked_by, Some(SessionError::Conflict { .. }))
+    }
+
+    /// Whether a caller waits for a reload, or a conflict requires one. A session that is ending
+    /// reports the conflict instead, because no caller would see what was replaced.
+    pub fn must_reload(&mut self, is_ending: bool) -> bool {
+        self.waiting_reloads.retain(|reply| !reply.is_closed());
+        let on_conflict = self.options.on_conflict == OnConflict::Reload && !is_ending
+            || self.has_sent() && self.can_reload();
+        on_conflict && self.has_conflict() || !self.waiting_reloads.is_empty()
+    }
+}
