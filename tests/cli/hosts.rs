@@ -65,13 +65,24 @@ fn a_library_gets_public_modules() {
     src/sagents/run.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
+    src/sagents/session/backoff.rs
     src/sagents/session/coordinator.rs
+    src/sagents/session/drafts.rs
+    src/sagents/session/edits.rs
     src/sagents/session/event.rs
+    src/sagents/session/guard.rs
     src/sagents/session/handle.rs
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
+    src/sagents/session/reloads.rs
+    src/sagents/session/runs.rs
+    src/sagents/session/saves.rs
     src/sagents/session/state.rs
     src/sagents/session/task.rs
+    src/sagents/session/tools.rs
+    src/sagents/session/turn.rs
+    src/sagents/session/writer.rs
+    src/sagents/session/writes.rs
     src/sagents/state.rs
     src/sagents/stored.rs
     src/sagents/timestamp.rs
@@ -176,13 +187,24 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/sagents/run.rs
     web/src/sagents/serializer.rs
     web/src/sagents/session.rs
+    web/src/sagents/session/backoff.rs
     web/src/sagents/session/coordinator.rs
+    web/src/sagents/session/drafts.rs
+    web/src/sagents/session/edits.rs
     web/src/sagents/session/event.rs
+    web/src/sagents/session/guard.rs
     web/src/sagents/session/handle.rs
     web/src/sagents/session/options.rs
     web/src/sagents/session/registry.rs
+    web/src/sagents/session/reloads.rs
+    web/src/sagents/session/runs.rs
+    web/src/sagents/session/saves.rs
     web/src/sagents/session/state.rs
     web/src/sagents/session/task.rs
+    web/src/sagents/session/tools.rs
+    web/src/sagents/session/turn.rs
+    web/src/sagents/session/writer.rs
+    web/src/sagents/session/writes.rs
     web/src/sagents/state.rs
     web/src/sagents/stored.rs
     web/src/sagents/timestamp.rs
@@ -315,14 +337,25 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/sagents/persistence.rs
     src/sagents/run.rs
     src/sagents/serializer.rs
+    src/sagents/session/backoff.rs
     src/sagents/session/coordinator.rs
+    src/sagents/session/drafts.rs
+    src/sagents/session/edits.rs
     src/sagents/session/event.rs
+    src/sagents/session/guard.rs
     src/sagents/session/handle.rs
     src/sagents/session/mod.rs
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
+    src/sagents/session/reloads.rs
+    src/sagents/session/runs.rs
+    src/sagents/session/saves.rs
     src/sagents/session/state.rs
     src/sagents/session/task.rs
+    src/sagents/session/tools.rs
+    src/sagents/session/turn.rs
+    src/sagents/session/writer.rs
+    src/sagents/session/writes.rs
     src/sagents/state.rs
     src/sagents/stored.rs
     src/sagents/timestamp.rs
@@ -410,8 +443,8 @@ fn a_table_called_user_with_a_uuid_key_is_found() {
     CONSTRAINT "sagents_display_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
     CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
-    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed");
-    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id")
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed", "sequence")
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
     "user_id" BLOB NOT NULL,
     CONSTRAINT "sagents_agent_messages_pkey" PRIMARY KEY ("user_id", "conversation_id", "epoch", "position"),
     CONSTRAINT "sagents_agent_messages_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
@@ -571,13 +604,24 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/sagents/run.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
+    src/sagents/session/backoff.rs
     src/sagents/session/coordinator.rs
+    src/sagents/session/drafts.rs
+    src/sagents/session/edits.rs
     src/sagents/session/event.rs
+    src/sagents/session/guard.rs
     src/sagents/session/handle.rs
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
+    src/sagents/session/reloads.rs
+    src/sagents/session/runs.rs
+    src/sagents/session/saves.rs
     src/sagents/session/state.rs
     src/sagents/session/task.rs
+    src/sagents/session/tools.rs
+    src/sagents/session/turn.rs
+    src/sagents/session/writer.rs
+    src/sagents/session/writes.rs
     src/sagents/state.rs
     src/sagents/stored.rs
     src/sagents/timestamp.rs
@@ -1095,13 +1139,24 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/sagents/run.rs
     src/sagents/serializer.rs
     src/sagents/session.rs
+    src/sagents/session/backoff.rs
     src/sagents/session/coordinator.rs
+    src/sagents/session/drafts.rs
+    src/sagents/session/edits.rs
     src/sagents/session/event.rs
+    src/sagents/session/guard.rs
     src/sagents/session/handle.rs
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
+    src/sagents/session/reloads.rs
+    src/sagents/session/runs.rs
+    src/sagents/session/saves.rs
     src/sagents/session/state.rs
     src/sagents/session/task.rs
+    src/sagents/session/tools.rs
+    src/sagents/session/turn.rs
+    src/sagents/session/writer.rs
+    src/sagents/session/writes.rs
     src/sagents/state.rs
     src/sagents/stored.rs
     src/sagents/timestamp.rs

@@ -59,6 +59,7 @@ fn the_way_to_the_user_is_not_the_way_to_the_team() {
       updated   src/conversations/store/states.rs
       updated   src/conversations/store/tool_calls.rs
       updated   src/conversations/tests/database.rs
+      updated   src/conversations/tests.rs
 
     dropped: scope-owner = user.id, it described the user
 

@@ -290,13 +290,24 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       created   src/sagents/persistence.rs
       created   src/sagents/run.rs
       created   src/sagents/serializer.rs
+      created   src/sagents/session/backoff.rs
       created   src/sagents/session/coordinator.rs
+      created   src/sagents/session/drafts.rs
+      created   src/sagents/session/edits.rs
       created   src/sagents/session/event.rs
+      created   src/sagents/session/guard.rs
       created   src/sagents/session/handle.rs
       created   src/sagents/session/options.rs
       created   src/sagents/session/registry.rs
+      created   src/sagents/session/reloads.rs
+      created   src/sagents/session/runs.rs
+      created   src/sagents/session/saves.rs
       created   src/sagents/session/state.rs
       created   src/sagents/session/task.rs
+      created   src/sagents/session/tools.rs
+      created   src/sagents/session/turn.rs
+      created   src/sagents/session/writer.rs
+      created   src/sagents/session/writes.rs
       created   src/sagents/session.rs
       created   src/sagents/state.rs
       created   src/sagents/stored.rs

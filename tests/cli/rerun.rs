@@ -267,6 +267,7 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
       updated   src/conversations/store/states.rs
       updated   src/conversations/store/tool_calls.rs
       updated   src/conversations/tests/database.rs
+      updated   src/conversations/tests.rs
 
     Next:
       sqlx migrate run --source migrations           # changes the tables in DATABASE_URL

@@ -57,6 +57,7 @@ fn another_owner_changes_the_scope_the_models_the_store_and_the_tests_and_no_oth
             "src/conversations/store/runs.rs",
             "src/conversations/store/states.rs",
             "src/conversations/store/tool_calls.rs",
+            "src/conversations/tests.rs",
             "src/conversations/tests/database.rs",
         ]
     );

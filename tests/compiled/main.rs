@@ -365,7 +365,7 @@ fn generate_twice(compiled: &Compiled, directory: &str, files: &[(&str, &str)]) 
 
 /// A library with the migrations of diesel in it.
 const ON_DIESEL: &[(&str, &str)] = &[
-    ("on_diesel/Cargo.toml", include_str!("hosts/diesel/Cargo.toml")),
+    ("on_diesel/Cargo.toml", include_str!("hosts/diesel/manifest.toml")),
     ("on_diesel/diesel.toml", "[migrations_directory]\ndir = \"migrations\"\n"),
     ("on_diesel/migrations/2024-01-01-000000_users/up.sql", "CREATE TABLE users (id UUID PRIMARY KEY);\n"),
     ("on_diesel/migrations/2024-01-01-000000_users/down.sql", "DROP TABLE users;\n"),
@@ -376,7 +376,7 @@ const ON_DIESEL: &[(&str, &str)] = &[
 
 /// A library that keeps the migrations of sea-orm in a crate of their own.
 const ON_SEA_ORM: &[(&str, &str)] = &[
-    ("on_sea_orm/Cargo.toml", include_str!("hosts/sea_orm/Cargo.toml")),
+    ("on_sea_orm/Cargo.toml", include_str!("hosts/sea_orm/manifest.toml")),
     ("on_sea_orm/src/lib.rs", "pub mod accounts;\n"),
     ("on_sea_orm/src/accounts.rs", "pub struct Scope {\n    pub user_id: i32,\n}\n"),
     ("on_sea_orm/tests/stack.rs", include_str!("hosts/sea_orm/test.rs")),
