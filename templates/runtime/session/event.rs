@@ -12,7 +12,7 @@ use super::super::message::Message;
 use super::super::persistence::{Lifecycle, Revision};
 use super::super::run::RunStatus;
 use super::super::state::State;
-use super::super::timestamp::Timestamp;
+use super::super::timestamp::{self, Timestamp};
 use super::super::todo::Todo;
 
 /// An event for [subscribers](super::AgentSession::subscribe) of a session.
@@ -241,6 +241,7 @@ pub struct LastError {
     /// The conversation of the session that failed.
     pub conversation_id: Uuid,
     /// The time of the failure.
+    #[serde(with = "timestamp")]
     pub at: Timestamp,
     /// The message of the error, and those of its sources.
     pub error: String,

@@ -641,6 +641,7 @@ impl World {
     }
 
     /// Makes a call as a group. It changes nothing, so neither does the model.
+    #[allow(clippy::too_many_lines, reason = "one arm for each call")]
     async fn make_by_group(&self, step: &Step, model: &Model) -> (Answer, Answer) {
         let context = &self.context;
         let scope = &group(step.group);
