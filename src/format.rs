@@ -52,7 +52,8 @@ impl Formatter {
 
     fn format_new(&self, texts: &BTreeSet<String>) -> Result<Texts> {
         // Without a place for temporary files, or with a text that rustfmt does not take, each one is formatted alone.
-        let mut together = self.format_together(texts).unwrap_or_default();
+        let together = self.format_together(texts, declared_modules).or_else(|_| self.format_together(texts, modules));
+        let mut together = together.unwrap_or_default();
         let formatted = texts.iter().map(|text| match together.remove(text.as_str()) {
             Some(formatted) => Ok((text.clone(), Some(formatted))),
             None => Ok((text.clone(), self.format_alone(text)?)),
@@ -64,7 +65,11 @@ impl Formatter {
     }
 
     /// What one process makes of texts, those aside that it cannot be given as a file.
-    fn format_together<'a>(&self, texts: &'a BTreeSet<String>) -> anyhow::Result<BTreeMap<&'a str, String>> {
+    fn format_together<'a>(
+        &self,
+        texts: &'a BTreeSet<String>,
+        modules: fn(&str) -> Option<Vec<Utf8PathBuf>>,
+    ) -> anyhow::Result<BTreeMap<&'a str, String>> {
         let directory = tempfile::tempdir()?;
         let directory = Utf8Path::from_path(directory.path()).context("the temporary directory is not UTF-8")?;
         let mut files = BTreeMap::new();
@@ -166,6 +171,11 @@ fn remember(settings: Settings, texts: &Texts) {
 fn write(file: &Utf8Path, text: &str) -> std::io::Result<()> {
     fs::create_dir_all(file.parent().expect("a file has a directory"))?;
     fs::write(file, text)
+}
+
+/// As [`modules`], for texts that are Rust: most declare no module, and parsing takes its time.
+fn declared_modules(text: &str) -> Option<Vec<Utf8PathBuf>> {
+    if text.contains("mod ") { modules(text) } else { Some(Vec::new()) }
 }
 
 /// The files of the modules that a text declares, beside it: rustfmt goes on there, and fails where there is none.
