@@ -140,6 +140,7 @@ const CALLS: &[&str] = &[
 ];
 
 /// Makes every call once, in a new conversation that it deletes at the end.
+#[allow(clippy::too_many_lines, reason = "one line for each call")]
 async fn call_everything(layer: &Conversations) -> Result<Uuid> {
     let scope = &scope();
     let new = NewConversation::new().title(SECRET);
