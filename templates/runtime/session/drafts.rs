@@ -17,6 +17,8 @@ struct Draft {
     message: Arc<Message>,
     /// When it is stored, unless the stored one is the newest.
     due: Option<Instant>,
+    /// Whether it has its place among the display messages.
+    is_placed: bool,
 }
 
 impl Drafts {
@@ -24,6 +26,7 @@ impl Drafts {
         let draft = self.0.entry(id).or_insert(Draft {
             message: Arc::clone(&message),
             due: None,
+            is_placed: false,
         });
         draft.message = message;
         let _ = draft.due.get_or_insert(due);
@@ -41,6 +44,25 @@ impl Drafts {
         draft.due = None;
         let (id, message) = (*id, Arc::clone(&draft.message));
         Some(PendingWrite::Draft { id, message })
+    }
+
+    /// Takes those that are not stored yet, which come before a message that is added now.
+    pub fn place(&mut self) -> Vec<PendingWrite> {
+        let drafts = self.0.iter_mut().filter(|(_, draft)| !draft.is_placed);
+        let writes = drafts.map(|(id, draft)| {
+            draft.is_placed = true;
+            draft.due = None;
+            let (id, message) = (*id, Arc::clone(&draft.message));
+            PendingWrite::Draft { id, message }
+        });
+        writes.collect()
+    }
+
+    /// One is stored.
+    pub fn placed(&mut self, id: Uuid) {
+        if let Some(draft) = self.0.get_mut(&id) {
+            draft.is_placed = true;
+        }
     }
 
     /// One could not be stored, and is tried again later.

@@ -28,7 +28,7 @@ impl<M, E> SessionState<M, E> {
     pub fn send(&mut self, id: Uuid, message: Message, reply: Reply<Written<M>, E>) {
         let message = Arc::new(message);
         self.push(id, &message);
-        self.drafts.remove(id);
+        self.place_drafts(id);
         self.skip_backoff();
         let write = PendingWrite::Message {
             id,
@@ -44,8 +44,15 @@ impl<M, E> SessionState<M, E> {
         let _ = self.edit(Edit::Push { id, message });
     }
 
-    pub fn display(&mut self, id: Uuid, message: Arc<Message>) {
+    /// Partial messages before this one are displayed before it. That of the same id becomes whole.
+    fn place_drafts(&mut self, id: Uuid) {
         self.drafts.remove(id);
+        let drafts = self.drafts.place();
+        self.writes.extend(drafts);
+    }
+
+    pub fn display(&mut self, id: Uuid, message: Arc<Message>) {
+        self.place_drafts(id);
         self.write(PendingWrite::Message {
             id,
             message,
@@ -235,6 +242,10 @@ impl<M, E> SessionState<M, E> {
                     message_id: *id,
                     items: items.clone(),
                 })
+            }
+            (PendingWrite::Draft { id, .. }, _) => {
+                self.drafts.placed(*id);
+                None
             }
             (PendingWrite::Settle(_), Written::Items(items)) if !items.is_empty() => {
                 let items = items.clone();

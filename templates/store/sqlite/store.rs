@@ -80,11 +80,11 @@ pub async fn connect(url: &str) -> Result<Pool> {
         .max_lifetime(None)
         .after_release(move |connection, _| {
             Box::pin(async move {
-                if connection.is_in_transaction() {
+                if in_transaction(connection) {
                     // Its rollback may be on the way.
                     connection.ping().await?;
                 }
-                Ok(in_memory || !connection.is_in_transaction())
+                Ok(in_memory || !in_transaction(connection))
             })
         })
         .connect_with(options.clone())
@@ -95,15 +95,20 @@ pub async fn connect(url: &str) -> Result<Pool> {
     Ok(pool)
 }
 
-/// For sqlx before 0.8.4, which does not know. A newer one has a method of this name that comes first.
+fn in_transaction(connection: &SqliteConnection) -> bool {
+    connection.is_in_transaction()
+}
+
+/// For sqlx before 0.8.4, which does not know. A newer one has a method of this name that comes
+/// first, because this one is of a reference.
 #[allow(dead_code, reason = "it depends on the version of sqlx")]
 trait InTransaction {
-    fn is_in_transaction(&mut self) -> bool {
+    fn is_in_transaction(&self) -> bool {
         false
     }
 }
 
-impl InTransaction for SqliteConnection {}
+impl InTransaction for &SqliteConnection {}
 
 #[derive(Debug, Clone)]
 pub(super) struct Store {

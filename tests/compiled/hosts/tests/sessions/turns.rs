@@ -410,6 +410,7 @@ async fn a_conversation_has_one_run_which_any_process_can_cancel() {
     // A guard that is dropped, also before the run began, ends it.
     let cancelled = timeout(SECOND / 1000, session.begin_run());
     drop(cancelled.await);
+    session.save().await.unwrap();
     drop(started(other.begin_run().await.unwrap()));
     other.save().await.unwrap();
     let ended = frozen(talk.layer.get_run(&scope(), talk.id)).await.unwrap();

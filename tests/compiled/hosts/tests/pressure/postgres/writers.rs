@@ -115,7 +115,7 @@ async fn writers_of_a_locked_conversation_leave_the_connections_to_others() {
     }
     let page = layer.load_display_messages(&ALICE, locked.id, MessagePage::first());
     let stored = page.await.unwrap().items;
-    assert!((0..).eq(stored.iter().map(|row| row.sequence)));
+    assert!(stored.iter().map(|row| row.sequence).eq(0..22));
     let mut stored: Vec<usize> = stored
         .iter()
         .map(|row| row.content.parse().unwrap())
