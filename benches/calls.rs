@@ -14,7 +14,7 @@ use support::{FULL, Host, manifest, sagents};
 
 const DATABASES: [&str; 2] = ["sqlite", "postgres"];
 const TOPICS: [&str; 4] = ["calls", "sessions", "sizes", "states"];
-const ACCOUNTS: &str = "pub struct User {\n    pub id: i64,\n}\n\npub struct Scope {\n    pub user: User,\n}\n";
+const ACCOUNTS: &str = "#[derive(Clone)]\npub struct User {\n    pub id: i64,\n}\n\n#[derive(Clone)]\npub struct Scope {\n    pub user: User,\n}\n";
 
 fn main() {
     // Cargo adds an option of its own.
