@@ -142,6 +142,8 @@ struct Model {
     others: Vec<(Revision, Vec<String>)>,
     /// The messages that were added or sent, those that were acknowledged, and those that were refused.
     added: HashSet<Uuid>,
+    /// Messages whose send returned an error: if they are stored all the same, they are shown later.
+    late: HashSet<Uuid>,
     acknowledged: Vec<Uuid>,
     refused: Vec<Uuid>,
     /// The last tool call, who may run each one, and what was decided.
@@ -160,6 +162,7 @@ impl Model {
             numbers: 0,
             others: Vec::new(),
             added: HashSet::new(),
+            late: HashSet::new(),
             acknowledged: Vec::new(),
             refused: Vec::new(),
             call: String::new(),
@@ -289,9 +292,12 @@ impl Model {
                     }
                     Err(SessionError::Conflict { .. }) => {
                         assert!(self.may_conflict());
+                        self.late.insert(id);
                         self.refused.push(id);
                     }
-                    Err(SessionError::Storage(_) | SessionError::TimedOut) => {}
+                    Err(SessionError::Storage(_) | SessionError::TimedOut) => {
+                        self.late.insert(id);
+                    }
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -403,9 +409,15 @@ impl Model {
         });
         let shown = shown.into_iter();
         let shown = shown.filter(|row| row.content_type != ContentType::ToolResult);
-        let shown: Vec<usize> = shown.map(|row| row.content.parse().unwrap()).collect();
-        let is_sorted = shown.windows(2).all(|pair| pair[0] < pair[1]);
-        assert!(is_sorted, "in order and once: {shown:?}");
+        let shown = shown.map(|row| (row.message_id, row.content.parse().unwrap()));
+        let shown: Vec<(Uuid, usize)> = shown.collect();
+        let numbers: HashSet<_> = shown.iter().map(|(_, number)| number).collect();
+        assert_eq!(numbers.len(), shown.len(), "once: {shown:?}");
+        let in_order = shown.iter().filter(|(id, _)| !self.late.contains(id));
+        assert!(
+            in_order.is_sorted_by_key(|(_, number)| number),
+            "in order: {shown:?}"
+        );
         let saves = self.talk.record.saves();
         let acknowledged = saves
             .iter()
