@@ -49,7 +49,7 @@ async fn searches_of_one_owner_do_not_slow_down_another() {
     let other = layer.create_conversation(&BOB, new).await.unwrap().id;
     let call = async || {
         let began = Instant::now();
-        let message = NewDisplayMessage::text(Role::User, "meanwhile");
+        let message = NewDisplayMessage::text(Role::User, "elsewhere");
         let append = layer.append_display_message(&BOB, other, message);
         append.await.unwrap();
         let page = MessagePage::last();
@@ -103,7 +103,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 /// What the pool of an application allows a statement, and what a search is allowed with it.
 #[tokio::test]
 async fn a_search_has_a_limit_of_its_own_unless_the_pool_has_a_lower_one() {
-    // Whoever reads the messages notes what holds then.
+    // A reader of the messages notes what holds then.
     const OBSERVE: &str = "
         CREATE TABLE noted (setting TEXT);
         CREATE FUNCTION note() RETURNS boolean VOLATILE LANGUAGE sql AS $$

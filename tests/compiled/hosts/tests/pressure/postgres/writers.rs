@@ -88,7 +88,7 @@ async fn writers_of_a_locked_conversation_leave_the_connections_to_others() {
     let layer = &locked.layer;
     let mut gave_up = 0;
     while gave_up < WRITERS / 2 {
-        let message = NewDisplayMessage::text(Role::User, "meanwhile");
+        let message = NewDisplayMessage::text(Role::User, "elsewhere");
         layer
             .append_display_message(&BOB, locked.other, message)
             .await

@@ -37,7 +37,7 @@ async fn a_batch_of_housekeeping_is_a_thousand_rows_and_not_a_thousand_conversat
         let (layer, appended) = (layer.clone(), Arc::clone(&appended));
         writers.spawn(async move {
             loop {
-                append(&layer, 2, id, "meanwhile").await.unwrap();
+                append(&layer, 2, id, "elsewhere").await.unwrap();
                 appended.fetch_add(1, Ordering::SeqCst);
             }
         });

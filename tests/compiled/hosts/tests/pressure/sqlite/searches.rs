@@ -39,7 +39,7 @@ async fn searches_of_one_owner_do_not_slow_down_another() {
     let other = conversation(&layer, 2).await;
     let call = async || {
         let began = Instant::now();
-        append(&layer, 2, other, "meanwhile").await.unwrap();
+        append(&layer, 2, other, "elsewhere").await.unwrap();
         let page = MessagePage::last();
         let page = layer.load_display_messages(&user(2), other, page).await;
         page.unwrap();
