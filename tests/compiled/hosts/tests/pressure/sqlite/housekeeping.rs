@@ -48,13 +48,13 @@ async fn a_batch_of_housekeeping_is_a_thousand_rows_and_not_a_thousand_conversat
     let before = appended.load(Ordering::SeqCst);
     let cutoff: DateTime<Utc> = "2001-01-01T00:00:00Z".parse().unwrap();
     let deleted = layer.delete_conversations_before(cutoff).await.unwrap();
-    let meanwhile = appended.load(Ordering::SeqCst) - before;
+    let beside = appended.load(Ordering::SeqCst) - before;
     writers.shutdown().await;
     assert_eq!(deleted, OLD as u64);
     // 600 rows and more each: two of them are a batch.
     assert!(
-        meanwhile >= OLD / 2,
-        "{meanwhile} writes beside {OLD} conversations"
+        beside >= OLD / 2,
+        "{beside} writes beside {OLD} conversations"
     );
     let rest = "
         SELECT (SELECT count(*) FROM sagents_agent_messages)
