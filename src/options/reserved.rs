@@ -100,7 +100,6 @@ pub const RESERVED_TYPES: &[&str] = &[
     "Reach",
     "ReadError",
     "RecvError",
-    "Requirement",
     "Result",
     "Revision",
     "Role",

@@ -9,7 +9,7 @@ use sqlx::{FromRow as _, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
 use crate::USER;
-use crate::beside_hand::either_case;
+use crate::beside_hand::{before, either_case};
 
 #[derive(Clone)]
 pub struct ByHand(pub PgPool);
@@ -216,13 +216,25 @@ impl ByHand {
              ), conversation AS (
                  UPDATE sagents_conversations
                  SET last_change = last_change + 1, updated_at = greatest(updated_at, $7)
-                 WHERE user_id = $1 AND id = $2 AND (SELECT status FROM call) = ANY ($6) RETURNING id, last_change
+                 WHERE user_id = $1 AND id = $2 AND EXISTS (
+                     SELECT FROM call WHERE status = ANY ($6) AND (
+                         $4 <> 'executing' OR status <> 'interrupted' OR metadata ->> 'hitl_decision' = 'approved'
+                     )
+                 )
+                 RETURNING id, last_change
              ), changed AS (
                  UPDATE sagents_display_messages m
-                 SET status = $4, metadata = m.metadata || $5, changed = c.last_change
+                 SET status = $4, changed = c.last_change, metadata = CASE
+                     WHEN $4 = 'interrupted' AND m.status <> 'interrupted'
+                         THEN m.metadata - '{hitl_decision,decision,claim}'::text[]
+                     ELSE m.metadata
+                 END || $5
                  FROM conversation c, call
                  WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = call.sequence
-                     AND m.status = ANY ($6)
+                     AND m.status = ANY ($6) AND (
+                         $4 <> 'executing' OR m.status <> 'interrupted'
+                         OR m.metadata ->> 'hitl_decision' = 'approved'
+                     )
                  RETURNING m.*
              )
              SELECT *, TRUE AS is_changed FROM changed
@@ -234,7 +246,7 @@ impl ByHand {
         .bind(call_id)
         .bind(status.as_str())
         .bind(Json(metadata))
-        .bind(["pending", "executing", "interrupted", status.as_str()])
+        .bind(before(status))
         .bind(Utc::now())
         .fetch_one(&self.0)
         .await
@@ -245,28 +257,37 @@ impl ByHand {
 
     /// A person approves a tool call, which has a result.
     pub async fn approve(&self, conversation_id: Uuid, call_id: &str) -> DisplayMessage {
-        sqlx::query_as(
-            "WITH newest AS (
-                 SELECT
-                     (SELECT max(sequence) FROM sagents_display_messages
-                      WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3
-                          AND content_type = 'tool_call') AS call,
-                     (SELECT max(sequence) FROM sagents_display_messages
-                      WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3
-                          AND content_type = 'tool_result') AS result
+        let row = sqlx::query(
+            "WITH call AS (
+                 SELECT * FROM sagents_display_messages
+                 WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = 'tool_call'
+                 ORDER BY sequence DESC LIMIT 1
              ), conversation AS (
                  UPDATE sagents_conversations
                  SET last_change = last_change + 1, updated_at = greatest(updated_at, $5)
-                 WHERE user_id = $1 AND id = $2 AND (SELECT call FROM newest) IS NOT NULL RETURNING id, last_change
+                 WHERE user_id = $1 AND id = $2 AND EXISTS (
+                     SELECT FROM call
+                     WHERE status IN ('pending', 'executing', 'interrupted') AND NOT metadata ? 'hitl_decision'
+                 )
+                 RETURNING id, last_change
              ), changed AS (
                  UPDATE sagents_display_messages m SET metadata = m.metadata || $4, changed = c.last_change
-                 FROM conversation c
-                 WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = ANY (
-                     ARRAY[(SELECT call FROM newest), (SELECT result FROM newest)]
-                 )
+                 FROM conversation c, call
+                 WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = call.sequence
+                     AND m.status IN ('pending', 'executing', 'interrupted') AND NOT m.metadata ? 'hitl_decision'
                  RETURNING m.*
+             ), result AS (
+                 UPDATE sagents_display_messages m SET metadata = m.metadata || $4, changed = c.last_change
+                 FROM conversation c
+                 WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = (
+                     SELECT max(sequence) FROM sagents_display_messages
+                     WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3
+                         AND content_type = 'tool_result'
+                 ) AND EXISTS (SELECT FROM changed)
              )
-             SELECT * FROM changed WHERE content_type = 'tool_call'",
+             SELECT *, TRUE AS is_changed FROM changed
+             UNION ALL
+             SELECT *, FALSE FROM call WHERE NOT EXISTS (SELECT FROM changed)",
         )
         .bind(USER)
         .bind(conversation_id)
@@ -275,7 +296,9 @@ impl ByHand {
         .bind(Utc::now())
         .fetch_one(&self.0)
         .await
-        .unwrap()
+        .unwrap();
+        assert!(row.get::<bool, _>("is_changed"));
+        DisplayMessage::from_row(&row).unwrap()
     }
 
     pub async fn resolve(&self, conversation_id: Uuid, call_id: &str, content: &str) -> DisplayMessage {
@@ -399,10 +422,16 @@ impl ByHand {
              SELECT -1, NULL, unreadable_data FROM sagents_agent_states
              WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
              UNION ALL
+             SELECT -2, conversation_id, data FROM sagents_agent_states
+             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
+             UNION ALL
              SELECT position, message_id, data FROM sagents_agent_messages
              WHERE user_id = $1 AND conversation_id = $2 AND epoch = (
                  SELECT epoch FROM sagents_unreadable_states
                  WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3
+                 UNION ALL
+                 SELECT epoch FROM sagents_agent_states
+                 WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
              )",
         );
         let mut rows = load.bind(USER).bind(conversation_id).bind(epoch).fetch_all(&self.0).await.unwrap();

@@ -13,7 +13,7 @@ use sqlx::{Row as _, Sqlite, SqliteConnection, Transaction};
 use uuid::Uuid;
 
 use crate::USER;
-use crate::beside_hand::either_case;
+use crate::beside_hand::{before, either_case};
 
 pub struct ByHand(pub SqlitePool);
 
@@ -186,8 +186,12 @@ impl ByHand {
         metadata: Map<String, Value>,
     ) -> DisplayMessage {
         let mut tx = self.begin().await;
-        let change = count_change(&mut tx, conversation_id).await;
         let mut call = newest(&mut tx, conversation_id, call_id, ContentType::ToolCall).await;
+        assert!(before(status).contains(&call.status.unwrap().as_str()));
+        if call.status == Some(ToolStatus::Interrupted) && status == ToolStatus::Executing {
+            assert!(call.metadata.get("hitl_decision").is_some_and(|decision| decision == "approved"));
+        }
+        let change = count_change(&mut tx, conversation_id).await;
         call.status = Some(status);
         call.metadata.extend(metadata);
         call.changed = change;
@@ -199,8 +203,9 @@ impl ByHand {
     /// A person approves a tool call, which has a result.
     pub async fn approve(&self, conversation_id: Uuid, call_id: &str) -> DisplayMessage {
         let mut tx = self.begin().await;
-        let change = count_change(&mut tx, conversation_id).await;
         let mut call = newest(&mut tx, conversation_id, call_id, ContentType::ToolCall).await;
+        assert!(!call.status.unwrap().is_ended() && !call.metadata.contains_key("hitl_decision"));
+        let change = count_change(&mut tx, conversation_id).await;
         call.metadata.insert("hitl_decision".into(), "approved".into());
         call.changed = change;
         write_back(&mut tx, &call).await;
@@ -309,10 +314,16 @@ impl ByHand {
              SELECT -1, NULL, unreadable_data FROM sagents_agent_states
              WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
              UNION ALL
+             SELECT -2, conversation_id, data FROM sagents_agent_states
+             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
+             UNION ALL
              SELECT position, message_id, data FROM sagents_agent_messages
              WHERE user_id = $1 AND conversation_id = $2 AND epoch = (
                  SELECT epoch FROM sagents_unreadable_states
                  WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3
+                 UNION ALL
+                 SELECT epoch FROM sagents_agent_states
+                 WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
              )",
         );
         let mut rows = load.bind(USER).bind(conversation_id).bind(epoch).fetch_all(&self.0).await.unwrap();
