@@ -186,7 +186,7 @@ pub fn configuration() -> String {
 const BEFORE_THE_KEYS: &str = r#"# sagents.toml
 
 The options of each context, as they were given. A rerun and `sagents update` start from them; you may edit the file, and
-`sagents update` carries it out. Commit it. This page is generated from the command line; do not edit it.
+`sagents update` applies the change. Commit it. This page is generated from the command line; do not edit it.
 
 A context is a table under `contexts`, with its module's path as the key:
 
@@ -226,7 +226,7 @@ What a rerun compares with. Commit it; `.gitattributes` marks it as generated, s
 | `sagents/` | the same for the runtime, which all contexts share |
 | `journal.toml` | only while a run writes: how it is completed or undone if it was killed |
 
-If two branches reran and git merged them, `sagents check` says whether the result holds together, and what fixes it.
+If two branches reran and git merged them, `sagents check` reports whether the result is consistent, and what fixes it.
 ";
 
 /// A text as a cell of a table.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use heck::ToSnakeCase as _;
 use syn::Item;
 
 use super::markdown::{Block, Edit, Part, pages};
@@ -44,8 +45,7 @@ pub fn output(page: &str, command: &str) -> String {
 pub fn module() -> String {
     let mut text = String::from(include_str!("hosts/documents.rs"));
     for (number, section) in sections().into_values().enumerate() {
-        let letters = section.place.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' });
-        let name = letters.collect::<String>().to_lowercase();
+        let name = section.place.to_snake_case();
         let _ = write!(text, "\nmod {name}_{number} {{\n    use super::prelude::*;\n");
         text += &section.items;
         if !section.owner.is_empty() {
