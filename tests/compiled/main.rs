@@ -3,6 +3,9 @@
 //! Compiling is what takes the time here. So there are few workspaces with many contexts, and they stand at the same place
 //! in every run. While the tests of one run, the next one is compiled. The names put the slowest first.
 
+mod documents;
+#[path = "../support/markdown.rs"]
+mod markdown;
 #[path = "../support/postgres.rs"]
 mod postgres;
 #[path = "../support/mod.rs"]
@@ -14,7 +17,7 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{fs, thread};
 
-use support::{FULL, Host, OLDEST_ON_POSTGRES, OLDEST_ON_SQLITE, Run, manifest};
+use support::{FOR_DOCUMENTS, FULL, Host, OLDEST_ON_POSTGRES, OLDEST_ON_SQLITE, Run, manifest};
 
 #[test]
 fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
@@ -26,9 +29,10 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
         "\n[workspace.package]\nedition = \"2024\"\n\n\
          [workspace.dependencies]\nsqlx = { version = \"0.9\", default-features = false }\n",
     );
-    host.write("my_app/Cargo.toml", &manifest("my_app", "2024", ""));
-    host.write("my_app/src/lib.rs", &format!("//! An application.\n\n{STRICT}\npub mod accounts;\n"));
+    host.write("my_app/Cargo.toml", &manifest("my_app", "2024", &format!("\n[dev-dependencies]\n{FOR_DOCUMENTS}")));
+    host.write("my_app/src/lib.rs", &format!("//! An application.\n\n{STRICT}\n{DOCUMENTED}"));
     host.write("my_app/src/accounts.rs", include_str!("hosts/accounts.rs"));
+    host.write("my_app/src/documents.rs", &documents::module());
     // It inherits its edition and sqlx, without the default features.
     host.write("member/Cargo.toml", include_str!("hosts/member.toml"));
     host.write("member/src/lib.rs", "");
@@ -37,6 +41,7 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     write_matrix(host, ON_SQLITE);
 
     compiled.generate("my_app", FULL);
+    documents::apply(host, "my_app", "docs/own-code.md", "A call");
     let scope = host.read("my_app/src/conversations/scope.rs");
     assert!(scope.contains("Owner::new(self.user.id)"), "{scope}");
     compiled.generate(
@@ -65,11 +70,7 @@ fn owners_change_in_a_host_that_edited_every_generated_file() {
         host.write(path, text);
     }
     compiled.generate(".", "gen persistence conversations --scope MyApp.Accounts.Scope --scope-owner user.id");
-    host.write(
-        "migrations/0003_color.up.sql",
-        "ALTER TABLE sagents_conversations ADD COLUMN color TEXT NOT NULL DEFAULT 'red';\n",
-    );
-    host.write("migrations/0003_color.down.sql", "ALTER TABLE sagents_conversations DROP COLUMN color;\n");
+    let column = documents::apply(host, ".", "docs/own-code.md", "A column");
     for (path, old, new) in EDITS {
         let text = host.read(path);
         assert!(text.contains(old), "{path} has no {old:?}");
@@ -94,6 +95,9 @@ fn owners_change_in_a_host_that_edited_every_generated_file() {
     for (path, _, new) in EDITS {
         assert!(host.read(path).contains(new), "{path} lost {new:?}");
     }
+    for edit in column {
+        assert!(host.read(&edit.path).contains(&edit.new), "{} lost {:?}", edit.path, edit.new);
+    }
     assert!(!host.read("src/conversations/display_message.rs").contains("pub fn message_id(mut self"));
     for path in &generated {
         assert!(host.read(path).ends_with("\n// Edited by its owner.\n"), "{path}");
@@ -102,7 +106,7 @@ fn owners_change_in_a_host_that_edited_every_generated_file() {
     assert_eq!(host.sagents("check").code, 0);
 }
 
-/// A renamed local, a new method, a new field in a model, a reformatted function and a removed method.
+/// A renamed local, a new method, a reformatted function and a removed method.
 const EDITS: &[(&str, &str, &str)] = &[
     (
         "src/conversations/messages.rs",
@@ -116,21 +120,6 @@ const EDITS: &[(&str, &str, &str)] = &[
         "    /// Creates a conversation. Repeating",
         "    /// For statements of the application's own.\n    #[must_use]\n    pub fn database(&self) -> &Pool {\n        \
          &self.store.pool\n    }\n\n    /// Creates a conversation. Repeating",
-    ),
-    (
-        "src/conversations/conversation.rs",
-        "    pub interrupted: bool,\n",
-        "    pub interrupted: bool,\n    /// How it is shown.\n    pub color: String,\n",
-    ),
-    (
-        "src/conversations/store/rows.rs",
-        "            inserted_at, updated_at\"#\n",
-        "            inserted_at, updated_at, color\"#\n",
-    ),
-    (
-        "src/conversations/store/rows.rs",
-        "            interrupted: row.try_get(\"interrupted\")?,\n",
-        "            interrupted: row.try_get(\"interrupted\")?,\n            color: row.try_get(\"color\")?,\n",
     ),
     (
         "src/conversations/states.rs",
@@ -409,15 +398,8 @@ fn init_makes_a_package_that_passes_its_tests_and_runs_without_an_edit() {
     let programs = compiled.prove();
 
     let first = compiled.show(&programs);
-    for line in [
-        "opened sqlite:my_app.db and ran its migrations",
-        "  0 User: Send a postcard to Paris.",
-        "  1 Assistant: postcard",
-        "  2 Tool: sent",
-        "  3 Assistant: It is on its way.",
-    ] {
-        assert!(first.lines().any(|printed| printed == line), "{line}\n{first}");
-    }
+    let printed = documents::output("docs/getting-started.md", "cargo run");
+    assert_eq!(markdown::redacted(&first), markdown::redacted(&printed));
     let second = compiled.show(&programs);
     assert_eq!((shown(&first), shown(&second)), (1, 2), "the second run finds the first one's");
 }
@@ -459,6 +441,17 @@ fn write_landed(host: &Host, set: &str, prefix: &str) {
         }
     }
 }
+
+/// The modules of a library that also has what the pages show.
+const DOCUMENTED: &str = "\
+#[cfg(test)]
+extern crate self as my_app;
+
+pub mod accounts;
+#[cfg(test)]
+#[rustfmt::skip]
+mod documents;
+";
 
 /// Lints that are off by default and that some hosts deny.
 const STRICT: &str = "\

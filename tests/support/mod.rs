@@ -198,6 +198,13 @@ pub fn cargo(host: &Host) -> Command {
 pub const OLDEST_ON_SQLITE: &str = "=0.8.0";
 pub const OLDEST_ON_POSTGRES: &str = "=0.7.4";
 
+/// What the pages use beside generated code.
+pub const FOR_DOCUMENTS: &str = "\
+axum = { version = \"0.8\", default-features = false, features = [\"json\", \"query\"] }
+futures-util = { version = \"0.3\", default-features = false }
+tower = { version = \"0.5\", default-features = false, features = [\"util\"] }
+";
+
 /// What hosts with a version of sqlx may depend on, with all the features that one of them asks for. Version 0.8 is the
 /// oldest one.
 pub fn dependencies(sqlx: &str) -> String {
@@ -207,7 +214,7 @@ pub fn dependencies(sqlx: &str) -> String {
             ", \"time\"",
             "time = { version = \"0.3.36\", features = [\"formatting\", \"parsing\"] }\n",
         ),
-        newest => (newest, "", ""),
+        newest => (newest, "", FOR_DOCUMENTS),
     };
     format!(
         r#"
