@@ -98,7 +98,7 @@ impl Host {
 
     /// Calls `sagents` in a directory below the host.
     pub fn sagents_in(&self, directory: &str, args: &[&str]) -> Run {
-        Run::called(&self.root.join(directory), "rustfmt".into(), args)
+        Run::called(&self.root.join(directory), tools("rustfmt".into()), args)
     }
 
     /// Calls `sagents`, which must succeed.
@@ -108,13 +108,22 @@ impl Host {
 
     /// Calls `sagents` with a formatter that formats nothing, for tests that ask about something else.
     pub fn unformatted(&self, args: &[&str]) -> Run {
-        Run::called(&self.root, no_formatter(), args)
+        Run::called(&self.root, tools(no_formatter()), args)
+    }
+
+    /// Calls `sagents` with a cargo that refuses every package, for tests that ask about what comes before that.
+    pub fn refused(&self, args: &[&str]) -> Run {
+        Run::called(&self.root, Tools { cargo: "false".into(), rustfmt: no_formatter() }, args)
     }
 
     /// Runs the real program in the host.
     pub fn program(&self, args: &str) -> Run {
         Run::of(sagents().args(words(args)).current_dir(&self.root))
     }
+}
+
+fn tools(rustfmt: OsString) -> Tools {
+    Tools { cargo: env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), rustfmt }
 }
 
 fn words(args: &str) -> Vec<&str> {
@@ -247,13 +256,13 @@ pub struct Run {
 
 impl Run {
     /// Calls the program in a directory, without a terminal, on a stack like that of a process.
-    fn called(directory: &Path, rustfmt: OsString, args: &[&str]) -> Self {
+    fn called(directory: &Path, tools: Tools, args: &[&str]) -> Self {
         const STACK: usize = 8 << 20;
         let call = || {
             let (mut stdout, mut stderr) = (StripStream::new(Vec::new()), StripStream::new(Vec::new()));
             let mut io = Io {
                 directory: Utf8PathBuf::from_path_buf(directory.to_owned()).unwrap(),
-                tools: Tools { cargo: env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), rustfmt },
+                tools,
                 interactive: false,
                 stdout: &mut stdout,
                 stderr: &mut stderr,
