@@ -200,6 +200,7 @@ pub fn schema(prefix: &TablePrefix, owner: Option<&OwnerColumn>, has_group: bool
         maker.agent_messages(),
         maker.unreadable_states(),
         maker.runs(),
+        maker.usage(),
     ];
     Schema { tables }
 }
@@ -219,7 +220,12 @@ impl Maker<'_> {
             let (name, columns) = (format!("{name}_fkey"), vec![owner.name.clone()]);
             Some(ForeignKey { name, columns, schema, table, references: vec![column] })
         });
-        let mut indexes = vec![self.index(format!("{name}_updated"), &[("updated_at", true), ("id", true)], None)];
+        let by_update = [("updated_at", true), ("id", true)];
+        let mut indexes = vec![
+            self.index(format!("{name}_updated"), &by_update, None),
+            self.index(format!("{name}_active"), &by_update, Some("archived_at IS NULL")),
+            self.index(format!("{name}_archived"), &by_update, Some("archived_at IS NOT NULL")),
+        ];
         // Who of a group's members has a conversation is not known before it is found.
         indexes.extend(self.has_group.then(|| Index {
             name: format!("{name}_id"),
@@ -238,6 +244,8 @@ impl Maker<'_> {
                 column("inserted_at", Kind::Time),
                 column("updated_at", Kind::Time),
                 defaulted("last_change", Kind::BigInteger, Default::Zero),
+                defaulted("last_removal", Kind::BigInteger, Default::Zero),
+                nullable("archived_at", Kind::Time),
             ]),
             primary_key: self.primary_key(&name, &["id"]),
             unique: Vec::new(),
@@ -391,6 +399,31 @@ impl Maker<'_> {
             foreign_keys: vec![self.to_conversation(&name)],
             checks: vec![one_of("status", RUN_STATUSES)],
             indexes: vec![self.index(format!("{name}_unfinished"), &[("started_at", false)], Some(unfinished))],
+            clustered: true,
+            name,
+        }
+    }
+
+    fn usage(&self) -> Table {
+        let name = self.name("usage");
+        Table {
+            about: "The tokens that each message cost. Rows stay when messages are deleted.".into(),
+            columns: self.columns(vec![
+                column("conversation_id", Kind::Uuid),
+                column("message_id", Kind::Uuid),
+                nullable("model", Kind::Text),
+                column("input_tokens", Kind::BigInteger),
+                column("output_tokens", Kind::BigInteger),
+                column("cached_tokens", Kind::BigInteger),
+                column("inserted_at", Kind::Time),
+            ]),
+            primary_key: self.primary_key(&name, &["conversation_id", "message_id"]),
+            unique: Vec::new(),
+            foreign_keys: vec![self.to_conversation(&name)],
+            checks: ["input_tokens", "output_tokens", "cached_tokens"]
+                .map(|column| check(&format!("valid_{column}"), &format!("{column} >= 0")))
+                .into(),
+            indexes: vec![self.index(format!("{name}_times"), &[("inserted_at", false)], None)],
             clustered: true,
             name,
         }

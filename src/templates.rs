@@ -8,7 +8,7 @@ use camino::Utf8PathBuf;
 use crate::database::Database;
 use crate::host::source::{Access, Around, Seen, Step, Take};
 use crate::key::KeyType;
-use crate::names::{Name, TypePath, crate_name};
+use crate::names::{Name, TablePrefix, TypePath, crate_name};
 use crate::options::{Group, GroupTable, NewOwners, Options, Owner, RESERVED_TYPES, ScopeOrigin};
 use crate::time_crate::TimeCrate;
 
@@ -51,7 +51,7 @@ impl Context {
             sea_orm,
             time_crate: _,
             backfill: _,
-            found,
+            found: _,
             notes: _,
         } = options;
         let name = context.last().camel();
@@ -66,7 +66,7 @@ impl Context {
             ScopeOrigin::Context => Some(format!("super::{scope_name}")),
             ScopeOrigin::Host | ScopeOrigin::Created => (!is_hidden).then(|| scope.rust()),
         };
-        let table = |suffix: &str| database.quote(&format!("{}{suffix}", prefix.as_str()));
+        let table = |suffix: &str| table(*database, prefix, suffix);
         let column = |owner: &Owner| database.quote(owner.field.as_str());
         Self {
             database: *database,
@@ -98,23 +98,7 @@ impl Context {
                 owner: owner.as_ref().map(|owner| ScopeOwner::new(owner, is_free)),
                 group: group.as_ref().map(|group| ScopeGroup::new(group, is_free)),
             },
-            store: Store {
-                prefix: prefix.as_str().to_owned(),
-                conversations: table("conversations"),
-                agent_states: table("agent_states"),
-                agent_messages: table("agent_messages"),
-                unreadable_states: table("unreadable_states"),
-                display_messages: table("display_messages"),
-                runs: table("runs"),
-                owner: owner.as_ref().map(column),
-                owner_field: owner.as_ref().map(|owner| owner.field.to_string()),
-                sea_orm: *sea_orm,
-                migrate: found.tool.command(),
-                owner_is_uuid_text: owner.as_ref().is_some_and(|owner| owner.key == KeyType::UuidText),
-                key_type: owner.as_ref().map_or("", |owner| key_type(owner.key)),
-                least_key: owner.as_ref().map_or("", |owner| least_key(owner.key)),
-                group: group.as_ref().map(|group| StoreGroup::new(group, *database)),
-            },
+            store: Store::new(options),
             tests: tests.then(|| Tests {
                 context: name.clone(),
                 module: context.last().to_string(),
@@ -282,6 +266,7 @@ templates! {
         unreadable_states: String,
         display_messages: String,
         runs: String,
+        usage: String,
         owner: Option<String>,
         owner_field: Option<String>,
         sea_orm: bool,
@@ -312,6 +297,36 @@ templates! {
     postgres_runs: "store/postgres/runs.rs",
     postgres_states: "store/postgres/states.rs",
     postgres_tool_calls: "store/postgres/tool_calls.rs",
+}
+
+impl Store {
+    fn new(options: &Options) -> Self {
+        let Options { owner, group, prefix, database, sea_orm, found, .. } = options;
+        let table = |suffix: &str| table(*database, prefix, suffix);
+        let column = |owner: &Owner| database.quote(owner.field.as_str());
+        Self {
+            prefix: prefix.as_str().to_owned(),
+            conversations: table("conversations"),
+            agent_states: table("agent_states"),
+            agent_messages: table("agent_messages"),
+            unreadable_states: table("unreadable_states"),
+            display_messages: table("display_messages"),
+            runs: table("runs"),
+            usage: table("usage"),
+            owner: owner.as_ref().map(column),
+            owner_field: owner.as_ref().map(|owner| owner.field.to_string()),
+            sea_orm: *sea_orm,
+            migrate: found.tool.command(),
+            owner_is_uuid_text: owner.as_ref().is_some_and(|owner| owner.key == KeyType::UuidText),
+            key_type: owner.as_ref().map_or("", |owner| key_type(owner.key)),
+            least_key: owner.as_ref().map_or("", |owner| least_key(owner.key)),
+            group: group.as_ref().map(|group| StoreGroup::new(group, *database)),
+        }
+    }
+}
+
+fn table(database: Database, prefix: &TablePrefix, suffix: &str) -> String {
+    database.quote(&format!("{}{suffix}", prefix.as_str()))
 }
 
 templates! {
