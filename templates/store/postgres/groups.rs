@@ -10,20 +10,20 @@
 //! `LIMIT 1` in a join makes the server look up one membership, instead of all of the group.
 //! `WITH TIES` needs `PostgreSQL` 13.
 
-use super::super::ConversationOrder;
+use super::super::Archived;
 use super::super::page::Bound;
+use super::conversations::Lists;
 use super::rows::{conversation_columns, display_message_columns, run_columns};
 
-/// The statement for a page of conversations.
+/// The statements for a page of conversations.
 ///
 /// A page can have conversations only of the members whose first ones come first, and of each no
 /// more than fit on it.
-pub(super) fn list(order: ConversationOrder) -> &'static str {
-    match order {
-        ConversationOrder::UpdatedDesc => UPDATED_DESC,
-        ConversationOrder::UpdatedAsc => UPDATED_ASC,
-        ConversationOrder::CreatedDesc => CREATED_DESC,
-        ConversationOrder::CreatedAsc => CREATED_ASC,
+pub(super) fn lists(archived: Archived) -> Lists {
+    match archived {
+        Archived::Exclude => ACTIVE,
+        Archived::Include => ALL,
+        Archived::Only => ARCHIVED,
     }
 }
 
@@ -44,101 +44,109 @@ pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!()
     WHERE c.id = $1::uuid
     ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#);
 
-const UPDATED_DESC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
-        ) AS o
-        CROSS JOIN LATERAL (
-            SELECT c.updated_at, c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = o.group_member AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
-            ORDER BY c.updated_at DESC, c.id DESC LIMIT 1
-        ) AS c
-        ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM first AS f
-    CROSS JOIN LATERAL (
-        SELECT "#, conversation_columns!(), r#"
-        FROM {{ conversations }} AS c
-        WHERE c.{{ owner }} = f.group_member AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
-        ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint
-    ) AS c
-    ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
+/// As for one owner, the condition is a part of the text.
+macro_rules! lists {
+    ($condition:literal) => {
+        Lists {
+            updated_desc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+                    ) AS o
+                    CROSS JOIN LATERAL (
+                        SELECT c.updated_at, c.id FROM {{ conversations }} AS c
+                        WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"(c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+                        ORDER BY c.updated_at DESC, c.id DESC LIMIT 1
+                    ) AS c
+                    ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM first AS f
+                CROSS JOIN LATERAL (
+                    SELECT "#, conversation_columns!(), r#"
+                    FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"(c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+                    ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint
+                ) AS c
+                ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+            updated_asc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+                    ) AS o
+                    CROSS JOIN LATERAL (
+                        SELECT c.updated_at, c.id FROM {{ conversations }} AS c
+                        WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"(c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+                        ORDER BY c.updated_at, c.id LIMIT 1
+                    ) AS c
+                    ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM first AS f
+                CROSS JOIN LATERAL (
+                    SELECT "#, conversation_columns!(), r#"
+                    FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"(c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+                    ORDER BY c.updated_at, c.id LIMIT $1::bigint
+                ) AS c
+                ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+            created_desc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+                    ) AS o
+                    CROSS JOIN LATERAL (
+                        SELECT c.id FROM {{ conversations }} AS c
+                        WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"c.id < $2::uuid
+                        ORDER BY c.id DESC LIMIT 1
+                    ) AS c
+                    ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM first AS f
+                CROSS JOIN LATERAL (
+                    SELECT "#, conversation_columns!(), r#"
+                    FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"c.id < $2::uuid
+                    ORDER BY c.id DESC LIMIT $1::bigint
+                ) AS c
+                ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+            created_asc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+                    ) AS o
+                    CROSS JOIN LATERAL (
+                        SELECT c.id FROM {{ conversations }} AS c
+                        WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"c.id > $2::uuid
+                        ORDER BY c.id LIMIT 1
+                    ) AS c
+                    ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM first AS f
+                CROSS JOIN LATERAL (
+                    SELECT "#, conversation_columns!(), r#"
+                    FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"c.id > $2::uuid
+                    ORDER BY c.id LIMIT $1::bigint
+                ) AS c
+                ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+        }
+    };
+}
 
-const UPDATED_ASC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
-        ) AS o
-        CROSS JOIN LATERAL (
-            SELECT c.updated_at, c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = o.group_member AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
-            ORDER BY c.updated_at, c.id LIMIT 1
-        ) AS c
-        ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM first AS f
-    CROSS JOIN LATERAL (
-        SELECT "#, conversation_columns!(), r#"
-        FROM {{ conversations }} AS c
-        WHERE c.{{ owner }} = f.group_member AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
-        ORDER BY c.updated_at, c.id LIMIT $1::bigint
-    ) AS c
-    ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
-
-const CREATED_DESC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-        ) AS o
-        CROSS JOIN LATERAL (
-            SELECT c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = o.group_member AND c.id < $2::uuid
-            ORDER BY c.id DESC LIMIT 1
-        ) AS c
-        ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM first AS f
-    CROSS JOIN LATERAL (
-        SELECT "#, conversation_columns!(), r#"
-        FROM {{ conversations }} AS c
-        WHERE c.{{ owner }} = f.group_member AND c.id < $2::uuid
-        ORDER BY c.id DESC LIMIT $1::bigint
-    ) AS c
-    ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
-
-const CREATED_ASC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-        ) AS o
-        CROSS JOIN LATERAL (
-            SELECT c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = o.group_member AND c.id > $2::uuid
-            ORDER BY c.id LIMIT 1
-        ) AS c
-        ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM first AS f
-    CROSS JOIN LATERAL (
-        SELECT "#, conversation_columns!(), r#"
-        FROM {{ conversations }} AS c
-        WHERE c.{{ owner }} = f.group_member AND c.id > $2::uuid
-        ORDER BY c.id LIMIT $1::bigint
-    ) AS c
-    ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
+const ALL: Lists = lists!("");
+const ACTIVE: Lists = lists!("archived_at IS NULL AND ");
+const ARCHIVED: Lists = lists!("archived_at IS NOT NULL AND ");
 
 const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
     FROM (
