@@ -650,8 +650,10 @@ fn taken(seen: &Seen, hold: Hold, around: Around) -> (&'static str, Hold) {
     match seen {
         _ if hold != Hold::Place => ("", Hold::Value),
         _ if around == Around::Result => (".as_ref()", Hold::Reference),
-        Seen::String | Seen::From { take: Take::Clone, .. } => (".clone()", Hold::Value),
-        Seen::From { take: Take::Borrow, .. } => (".as_ref()", Hold::Reference),
+        Seen::String | Seen::From { take: Take::Clone, .. } | Seen::Into { take: Take::Clone, .. } => {
+            (".clone()", Hold::Value)
+        }
+        Seen::From { take: Take::Borrow, .. } | Seen::Into { take: Take::Borrow, .. } => (".as_ref()", Hold::Reference),
         Seen::Str => (".as_deref()", Hold::Value),
         _ => ("", Hold::Value),
     }
@@ -687,7 +689,7 @@ fn convert(value: &Value, seen: &Seen) -> String {
             let text = if *hold == Hold::Reference { format!("(*{text})") } else { text.clone() };
             convert(&Value { text, hold: Hold::Reference }, inner)
         }
-        Seen::From { to, take } => {
+        Seen::From { to, take } | Seen::Into { to, take } => {
             let target = match **to {
                 Seen::Uuid => "Uuid",
                 Seen::String => "String",
@@ -699,7 +701,10 @@ fn convert(value: &Value, seen: &Seen) -> String {
                 (Take::Clone, _) => format!("{text}.clone()"),
                 (Take::Borrow, _) => format!("&{text}"),
             };
-            format!("{target}::from({value})")
+            match seen {
+                Seen::Into { .. } => format!("Into::<{target}>::into({value})"),
+                _ => format!("{target}::from({value})"),
+            }
         }
     }
 }
@@ -1045,6 +1050,12 @@ mod tests {
                 KeyType::Uuid,
                 "",
                 "Uuid::from(&self.user_id)",
+            ),
+            (
+                access(&[("user_id", false)], Seen::Into { to: Box::new(Seen::Uuid), take: Take::Copy }),
+                KeyType::Uuid,
+                "",
+                "Into::<Uuid>::into(self.user_id)",
             ),
             (
                 access(&[("user_id", true)], from(Seen::String, Take::Clone)),

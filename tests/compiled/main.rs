@@ -334,22 +334,22 @@ fn an_older_host_with_sqlx_0_7_passes_its_tests_without_a_warning() {
 
 #[test]
 #[ignore = "needs PostgreSQL: run scripts/test"]
-fn a_host_on_sea_orm_passes_its_tests_without_a_warning() {
+fn hosts_on_sea_orm_and_loco_pass_their_tests_without_a_warning() {
     let compiled = Compiled::with_server("on sea-orm");
-    let members = r#"["on_sea_orm", "on_sea_orm/migration"]"#;
+    let members = r#"["on_loco", "on_loco/migration", "on_sea_orm", "on_sea_orm/migration"]"#;
     compiled.host.write("Cargo.toml", &format!("[workspace]\nresolver = \"3\"\nmembers = {members}\n"));
-    generate_twice(&compiled, "on_sea_orm", ON_SEA_ORM);
+    compiled.write(&[ON_LOCO, ON_SEA_ORM]);
+    generate_twice(&compiled, "on_sea_orm", "crate::accounts::Scope");
+    let run = generate_twice(&compiled, "on_loco", "crate::models::users::Model --scope-owner id");
+    assert!(run.stdout.contains("cargo loco db migrate"), "{}", run.stdout);
     compiled.prove();
 }
 
 /// A host with two migrations of ours: tables, and other names for them.
-fn generate_twice(compiled: &Compiled, directory: &str, files: &[(&str, &str)]) {
-    for (path, text) in files {
-        compiled.host.write(path, text);
-    }
-    let first = "gen persistence conversations --scope crate::accounts::Scope";
-    compiled.generate(directory, first);
-    compiled.generate(directory, &format!("{first} --table-prefix chat_"));
+fn generate_twice(compiled: &Compiled, directory: &str, scope: &str) -> Run {
+    let first = format!("gen persistence conversations --scope {scope}");
+    compiled.generate(directory, &first);
+    compiled.generate(directory, &format!("{first} --table-prefix chat_"))
 }
 
 /// A library with the migrations of diesel in it.
@@ -361,6 +361,31 @@ const ON_DIESEL: &[(&str, &str)] = &[
     ("on_diesel/src/lib.rs", include_str!("hosts/diesel/lib.rs")),
     ("on_diesel/src/accounts.rs", "use uuid::Uuid;\n\npub struct Scope {\n    pub user_id: Uuid,\n}\n"),
     ("on_diesel/tests/stack.rs", include_str!("hosts/diesel/test.rs")),
+];
+
+/// A library on tokio-postgres with the migrations of refinery in it.
+const ON_REFINERY: &[(&str, &str)] = &[
+    ("on_refinery/Cargo.toml", include_str!("hosts/refinery/manifest.toml")),
+    ("on_refinery/migrations/V1__users.sql", "CREATE TABLE users (id UUID PRIMARY KEY);\n"),
+    ("on_refinery/src/lib.rs", include_str!("hosts/refinery/lib.rs")),
+    ("on_refinery/src/accounts.rs", "use uuid::Uuid;\n\npub struct Scope {\n    pub user_id: Uuid,\n}\n"),
+    ("on_refinery/tests/stack.rs", include_str!("hosts/refinery/test.rs")),
+];
+
+/// As `loco new` leaves it, on the newest sqlx 0.8 and `SQLite`.
+const ON_LOCO: &[(&str, &str)] = &[
+    ("on_loco/Cargo.toml", include_str!("hosts/loco/manifest.toml")),
+    ("on_loco/.cargo/config.toml", "[alias]\nloco = \"run --\"\n"),
+    ("on_loco/config/development.yaml", include_str!("hosts/loco/development.yaml")),
+    ("on_loco/src/lib.rs", "pub mod models;\n"),
+    ("on_loco/src/models/mod.rs", "pub mod _entities;\npub mod users;\n"),
+    ("on_loco/src/models/users.rs", include_str!("hosts/loco/model.rs")),
+    ("on_loco/src/models/_entities/mod.rs", "pub mod users;\n"),
+    ("on_loco/src/models/_entities/users.rs", include_str!("hosts/loco/entity.rs")),
+    ("on_loco/tests/stack.rs", include_str!("hosts/loco/test.rs")),
+    ("on_loco/migration/Cargo.toml", include_str!("hosts/loco/migration.toml")),
+    ("on_loco/migration/src/lib.rs", include_str!("hosts/loco/migrator.rs")),
+    ("on_loco/migration/src/m20220101_000001_create_users.rs", include_str!("hosts/sea_orm/create_users.rs")),
 ];
 
 /// A library that keeps the migrations of sea-orm in a crate of their own.
@@ -379,12 +404,14 @@ const ON_SEA_ORM: &[(&str, &str)] = &[
 fn hosts_on_postgres_pass_their_tests_without_a_warning() {
     let compiled = Compiled::with_server("postgres");
     let host = &compiled.host;
-    compiled.write_workspace("0.9", &["identity", "landed", "matrix", "on_diesel"], "");
+    compiled.write_workspace("0.9", &["identity", "landed", "matrix", "on_diesel", "on_refinery"], "");
     write_identity(host);
     write_landed(host, "postgres_none", "as_long_as_a_prefix_may_be_in_tables");
     write_matrix(host, ON_POSTGRES);
 
-    generate_twice(&compiled, "on_diesel", ON_DIESEL);
+    compiled.write(&[ON_DIESEL, ON_REFINERY]);
+    generate_twice(&compiled, "on_diesel", "crate::accounts::Scope");
+    generate_twice(&compiled, "on_refinery", "crate::accounts::Scope");
     generate_matrix(&compiled, "--database postgres");
     compiled.prove();
 }
@@ -553,6 +580,13 @@ impl Compiled {
         self.host.write("dependencies/src/lib.rs", "//! Nothing but its dependencies.\n");
     }
 
+    /// Writes the files of members, before cargo reads the workspace.
+    fn write(&self, members: &[&[(&str, &str)]]) {
+        for (path, text) in members.concat() {
+            self.host.write(path, text);
+        }
+    }
+
     /// Runs the real program in the host; it must succeed.
     fn generate_by_program(&self, args: &str) {
         let run = self.host.program(args);
@@ -560,9 +594,10 @@ impl Compiled {
     }
 
     /// Calls `sagents` in a directory below the host; it must succeed.
-    fn generate(&self, directory: &str, args: &str) {
+    fn generate(&self, directory: &str, args: &str) -> Run {
         let run = self.host.sagents_in(directory, &args.split_whitespace().collect::<Vec<_>>());
         assert_eq!(run.code, 0, "{args}\n{}{}", run.stdout, run.stderr);
+        run
     }
 
     /// The host is formatted, it and its documentation are without a warning, and its tests pass.

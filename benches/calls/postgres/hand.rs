@@ -187,14 +187,17 @@ impl ByHand {
         cleared.unsigned_abs()
     }
 
+    /// The first page.
     pub async fn search(&self, text: &str) -> Vec<DisplayMessage> {
         let exact: String = text.chars().map(either_case).collect();
         let search = sqlx::query_as(
             "SELECT * FROM sagents_display_messages
              WHERE user_id = $1 AND content COLLATE \"C\" ILIKE $2 ESCAPE '\\' AND content ~ $3
+                 AND (inserted_at, conversation_id, sequence) < ($5, $6, $7)
              ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $4",
         );
         let search = search.bind(USER).bind(format!("%{text}%")).bind(exact).bind(20_i64);
+        let search = search.bind(Utc::now() + TimeDelta::days(1000)).bind(Uuid::max()).bind(i64::MAX);
         let mut tx = self.0.begin_with("BEGIN; SET LOCAL statement_timeout = '10s'").await.unwrap();
         let found = search.fetch_all(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();

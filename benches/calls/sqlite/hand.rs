@@ -160,14 +160,16 @@ impl ByHand {
         cleared
     }
 
+    /// The first page.
     pub async fn search(&self, text: &str) -> Vec<DisplayMessage> {
         let exact: String = text.chars().map(either_case).collect();
         let search = sqlx::query_as(
             "SELECT * FROM sagents_display_messages WHERE user_id = $1 AND content LIKE $2 ESCAPE '\\'
-                 AND content GLOB $3
+                 AND content GLOB $3 AND (inserted_at, conversation_id, sequence) < ($5, $6, $7)
              ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $4",
         );
         let search = search.bind(USER).bind(format!("%{text}%")).bind(format!("*{exact}*")).bind(20_i64);
+        let search = search.bind("9999-12-31T23:59:59.999999Z").bind(Uuid::max()).bind(i64::MAX);
         // As every search should, it ends in time.
         let mut connection = self.0.acquire().await.unwrap();
         let start = Instant::now();

@@ -342,10 +342,24 @@ pub(super) const UNREADABLE_DATA: &str = r#"
       AND s.conversation_id = $1::uuid
       AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
     UNION ALL
+    SELECT -1, s.conversation_id, s.data
+    FROM {{ agent_states }} AS s
+    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND s.conversation_id = $1::uuid
+      AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
+    UNION ALL
     SELECT m.position, m.message_id, m.data
     FROM {{ unreadable_states }} AS u
     JOIN {{ agent_messages }} AS m
         ON m.{{ owner }} = u.{{ owner }} AND m.conversation_id = $1::uuid AND m.epoch = u.epoch
     WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND u.conversation_id = $1::uuid AND u.epoch = $2::bigint"#;
+      AND u.conversation_id = $1::uuid AND u.epoch = $2::bigint
+    UNION ALL
+    SELECT m.position, m.message_id, m.data
+    FROM {{ agent_states }} AS s
+    JOIN {{ agent_messages }} AS m
+        ON m.{{ owner }} = s.{{ owner }} AND m.conversation_id = $1::uuid AND m.epoch = s.epoch
+    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND s.conversation_id = $1::uuid
+      AND s.unreadable_data IS NOT NULL AND $2::bigint = -1"#;
 {%- endif %}

@@ -354,6 +354,8 @@ const SAVE: &str = concat!(r#"
         FROM {{ display_messages }} AS m
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
           AND m.message_id = $2::uuid
+    ), unfinished AS (
+        SELECT m.sequence FROM present AS m WHERE m.delivery IN ('draft', 'interrupted')
     ), new AS (
         SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id, n.status
         FROM unnest(
@@ -374,11 +376,7 @@ const SAVE: &str = concat!(r#"
             last_change = c.last_change + 1,
             updated_at = greatest(c.updated_at, $10::timestamptz)
         WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid
-          AND (
-              EXISTS (SELECT FROM missing) OR EXISTS (
-                  SELECT FROM present AS m WHERE m.delivery IN ('draft', 'interrupted')
-              )
-          )
+          AND (EXISTS (SELECT FROM missing) OR EXISTS (SELECT FROM unfinished))
         RETURNING c.id, c.updated_at, c.last_change,
                   c.next_sequence - (SELECT count(*) FROM missing) - 1 AS last_sequence{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
     ), inserted AS (
@@ -395,16 +393,14 @@ const SAVE: &str = concat!(r#"
         SET role = n.role, content_type = n.content_type, content = n.content,
             metadata = n.metadata, tool_call_id = n.tool_call_id, status = n.status,
             changed = c.last_change, delivery = $11::text
-        FROM conversation AS c, new AS n
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id
-          AND m.message_id = $2::uuid AND m.item = n.item
-          AND m.delivery IN ('draft', 'interrupted')
+        FROM conversation AS c, unfinished AS u, new AS n
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id AND m.sequence = u.sequence
+          AND m.item = n.item AND m.delivery IN ('draft', 'interrupted')
         RETURNING "#, display_message_columns!(), r#"
     ), deleted AS (
-        DELETE FROM {{ display_messages }} AS m USING conversation AS c
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id
-          AND m.message_id = $2::uuid AND m.item <> ALL ($3::integer[])
-          AND m.delivery IN ('draft', 'interrupted')
+        DELETE FROM {{ display_messages }} AS m USING conversation AS c, unfinished AS u
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id AND m.sequence = u.sequence
+          AND m.item <> ALL ($3::integer[]) AND m.delivery IN ('draft', 'interrupted')
         RETURNING m.item
     )
     SELECT "#, display_message_columns!(), r#" FROM present AS m

@@ -278,13 +278,19 @@ impl Store {
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<UnreadableData> {
+        // With what an earlier version of this code set aside come the current header, at position
+        // -1, and its rows: they may belong to either.
         const SELECT: &str = r#"
             SELECT NULL::integer AS position, NULL::uuid AS message_id, u.data
             FROM {{ unreadable_states }} AS u
-            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
-              AND u.epoch = $2::bigint
+            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid AND u.epoch = $2::bigint
             UNION ALL
             SELECT NULL::integer, NULL::uuid, s.unreadable_data
+            FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+              AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
+            UNION ALL
+            SELECT -1, s.conversation_id, s.data
             FROM {{ agent_states }} AS s
             WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
               AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
@@ -294,8 +300,11 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1::uuid
               AND m.epoch = (
                   SELECT u.epoch FROM {{ unreadable_states }} AS u
-                  WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
-                    AND u.epoch = $2::bigint
+                  WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid AND u.epoch = $2::bigint
+                  UNION ALL
+                  SELECT s.epoch FROM {{ agent_states }} AS s
+                  WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+                    AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
               )"#;
 {%- if group.is_some() %}
 
@@ -315,14 +324,21 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
-        let (header, messages) = split(&rows)?;
+        let (header, mut messages) = split(&rows)?;
+        let header = bytes(header)?;
+        if messages.first().is_some_and(|first| first.position == -1) {
+            let current = messages.remove(0);
+            if !stored::are_rows_of_aside(current.data, header) {
+                messages.clear();
+            }
+        }
         let messages = messages.into_iter().map(|message| UnreadableMessage {
             position: message.position,
             message_id: message.message_id,
             data: message.data.to_vec(),
         });
         Ok(UnreadableData {
-            header: bytes(header)?.to_vec(),
+            header: header.to_vec(),
             messages: messages.collect(),
         })
     }
