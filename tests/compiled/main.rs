@@ -124,8 +124,8 @@ const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "src/conversations/store/rows.rs",
-        "            inserted_at, updated_at\"#\n",
-        "            inserted_at, updated_at, color\"#\n",
+        "            inserted_at, updated_at, archived_at\"#\n",
+        "            inserted_at, updated_at, archived_at, color\"#\n",
     ),
     (
         "src/conversations/store/rows.rs",
