@@ -136,6 +136,7 @@ impl Context {
             (Some("sessions"), api.sessions()),
             (Some("states"), api.states()),
             (Some("tool_calls"), api.tool_calls()),
+            (Some("usage"), api.usage()),
             (Some("values"), include_str!("../templates/context/values.rs").to_owned()),
         ];
         files.extend(match database {
@@ -149,6 +150,7 @@ impl Context {
                 (Some("store/runs"), store.sqlite_runs()),
                 (Some("store/states"), store.sqlite_states()),
                 (Some("store/tool_calls"), store.sqlite_tool_calls()),
+                (Some("store/usage"), store.sqlite_usage()),
             ],
             Database::Postgres => vec![
                 (Some("store"), store.postgres()),
@@ -161,6 +163,7 @@ impl Context {
                 (Some("store/runs"), store.postgres_runs()),
                 (Some("store/states"), store.postgres_states()),
                 (Some("store/tool_calls"), store.postgres_tool_calls()),
+                (Some("store/usage"), store.postgres_usage()),
             ],
         });
         if store.group.is_some() {
@@ -175,6 +178,7 @@ impl Context {
                 Database::Postgres => tests.postgres_database(),
             };
             files.extend([(Some("tests"), tests.text()), (Some("tests/database"), database)]);
+            files.push((Some("tests/usage"), tests.usage()));
         }
         files
     }
@@ -229,6 +233,7 @@ templates! {
     sessions: "context/sessions.rs",
     states: "context/states.rs",
     tool_calls: "context/tool_calls.rs",
+    usage: "context/usage.rs",
 }
 
 templates! {
@@ -287,6 +292,7 @@ templates! {
     sqlite_runs: "store/sqlite/runs.rs",
     sqlite_states: "store/sqlite/states.rs",
     sqlite_tool_calls: "store/sqlite/tool_calls.rs",
+    sqlite_usage: "store/sqlite/usage.rs",
     postgres: "store/postgres/store.rs",
     postgres_changes: "store/postgres/changes.rs",
     postgres_conversations: "store/postgres/conversations.rs",
@@ -297,6 +303,7 @@ templates! {
     postgres_runs: "store/postgres/runs.rs",
     postgres_states: "store/postgres/states.rs",
     postgres_tool_calls: "store/postgres/tool_calls.rs",
+    postgres_usage: "store/postgres/usage.rs",
 }
 
 impl Store {
@@ -343,6 +350,7 @@ templates! {
         migration: String,
     }
     text: "context/tests.rs",
+    usage: "context/tests/usage.rs",
     sqlite_database: "store/sqlite/tests_database.rs",
     postgres_database: "store/postgres/tests_database.rs",
 }
@@ -801,7 +809,8 @@ pub fn runtime(time_crate: TimeCrate) -> Files {
         "state",
         "stored",
         "todo",
-        "turn"
+        "turn",
+        "usage"
     );
     let timestamp = match time_crate {
         TimeCrate::Chrono => include_str!("../templates/runtime/timestamp.rs"),

@@ -111,6 +111,22 @@ async fn conversation_calls(ours: &Conversations, hand: &ByHand) {
     )
     .await;
     compare(
+        "archive_conversation",
+        target,
+        async |_| id(3),
+        async |id| ours.archive_conversation(&SCOPE, id).await.unwrap(),
+        async |id| hand.archive(id).await,
+    )
+    .await;
+    compare(
+        "usage",
+        target,
+        async |_| one,
+        async |id| ours.usage(&SCOPE, id).await.unwrap(),
+        async |id| hand.usage(id).await,
+    )
+    .await;
+    compare(
         "delete_conversation",
         target,
         created,

@@ -29,6 +29,7 @@ mod store;
 mod tests;
 {%- endif %}
 mod tool_calls;
+mod usage;
 mod values;
 
 use tracing::instrument;
@@ -52,7 +53,8 @@ pub use self::scope::*;
 pub use self::states::{Saved, UnreadableData, UnreadableMessage, UnreadableState};
 pub use self::store::{Pool, connect};
 pub use crate::sagents::{
-    BeginRun, Claim, Decided, Decision, Delivery, Role, Run, RunSignal, RunStatus, ToolStatus,
+    BeginRun, Claim, Decided, Decision, Delivery, ModelUsage, Role, Run, RunSignal, RunStatus,
+    ToolStatus, Usage,
 };
 
 /// Why a call failed. The messages contain no data and can be logged; [`source`] has the details.

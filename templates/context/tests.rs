@@ -48,6 +48,8 @@ macro_rules! assert_invalid {
     };
 }
 
+mod usage;
+
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,

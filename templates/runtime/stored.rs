@@ -14,6 +14,7 @@ use super::persistence::{Expect, Revision};
 use super::serializer::{self, ReadError, TooDeep};
 use super::state::State;
 use super::todo::Todo;
+use super::usage::{MessageUsage, usage_of};
 
 /// What a save writes.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub struct Row {
     pub message_id: Uuid,
     /// The message as JSON.
     pub data: String,
+    /// What it cost, if it says so.
+    pub usage: Option<MessageUsage>,
 }
 
 /// Identifies the content of a stored state.
@@ -80,6 +83,7 @@ impl State {
                     position: number(position),
                     message_id,
                     data: serializer::message_to_text(message, position)?,
+                    usage: message.metadata.as_ref().and_then(usage_of),
                 });
             }
         }

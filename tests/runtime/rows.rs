@@ -36,7 +36,7 @@ impl Stored {
         if let Some(base) = rows.base {
             assert_eq!(base, self.write_id, "only a complete save may replace what it does not know");
         }
-        for Row { position, message_id, data } in &rows.changed {
+        for Row { position, message_id, data, .. } in &rows.changed {
             let replaced = self.rows.insert(*position, (*message_id, data.clone()));
             if rows.base.is_some() {
                 assert_ne!(replaced, Some((*message_id, data.clone())), "row {position} is as it was");

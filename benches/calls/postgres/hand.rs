@@ -14,6 +14,9 @@ use crate::beside_hand::{before, either_case};
 #[derive(Clone)]
 pub struct ByHand(pub PgPool);
 
+/// Of a model: messages, input, output and cached tokens.
+type Sums = (Option<String>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+
 impl ByHand {
     pub async fn create(&self, new: NewConversation) -> Conversation {
         sqlx::query_as(
@@ -64,6 +67,26 @@ impl ByHand {
         update.bind(USER).bind(id).bind(interrupted).bind(Utc::now()).fetch_one(&self.0).await.unwrap()
     }
 
+    pub async fn archive(&self, id: Uuid) -> Conversation {
+        let update = sqlx::query_as(
+            "UPDATE sagents_conversations SET archived_at = coalesce(archived_at, $3)
+             WHERE user_id = $1 AND id = $2 RETURNING *",
+        );
+        update.bind(USER).bind(id).bind(Utc::now()).fetch_one(&self.0).await.unwrap()
+    }
+
+    pub async fn usage(&self, id: Uuid) -> Vec<Sums> {
+        let select = sqlx::query_as(
+            "SELECT u.* FROM sagents_conversations c
+             LEFT JOIN (
+                 SELECT model, count(*), sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(cached_tokens)::bigint
+                 FROM sagents_usage WHERE user_id = $1 AND conversation_id = $2 GROUP BY model
+             ) u ON TRUE
+             WHERE c.user_id = $1 AND c.id = $2",
+        );
+        select.bind(USER).bind(id).fetch_all(&self.0).await.unwrap()
+    }
+
     pub async fn delete(&self, id: Uuid) {
         let delete = sqlx::query("DELETE FROM sagents_conversations WHERE user_id = $1 AND id = $2");
         delete.bind(USER).bind(id).execute(&self.0).await.unwrap();
@@ -71,7 +94,8 @@ impl ByHand {
 
     pub async fn list(&self) -> Vec<Conversation> {
         let list = sqlx::query_as(
-            "SELECT * FROM sagents_conversations WHERE user_id = $1 AND (updated_at, id) < ($4, $3)
+            "SELECT * FROM sagents_conversations
+             WHERE user_id = $1 AND archived_at IS NULL AND (updated_at, id) < ($4, $3)
              ORDER BY updated_at DESC, id DESC LIMIT $2",
         );
         let end = Utc::now() + TimeDelta::days(1000);
@@ -344,12 +368,18 @@ impl ByHand {
                      SELECT c.user_id, c.id, CASE WHEN c.updated_at < $3 THEN 1 + c.next_sequence + (
                          SELECT count(*) FROM sagents_agent_messages m
                          WHERE m.user_id = c.user_id AND m.conversation_id = c.id
+                     ) + (
+                         SELECT count(*) FROM sagents_usage u
+                         WHERE u.user_id = c.user_id AND u.conversation_id = c.id
                      ) ELSE 0 END AS size
                      FROM sagents_conversations c WHERE c.user_id = $1 AND c.id > $2 ORDER BY c.id LIMIT 1000
                  ), others AS (
                      SELECT c.user_id, c.id, CASE WHEN c.updated_at < $3 THEN 1 + c.next_sequence + (
                          SELECT count(*) FROM sagents_agent_messages m
                          WHERE m.user_id = c.user_id AND m.conversation_id = c.id
+                     ) + (
+                         SELECT count(*) FROM sagents_usage u
+                         WHERE u.user_id = c.user_id AND u.conversation_id = c.id
                      ) ELSE 0 END AS size
                      FROM sagents_conversations c WHERE c.user_id > $1 ORDER BY c.user_id, c.id LIMIT 1000
                  )

@@ -17,6 +17,9 @@ use crate::beside_hand::{before, either_case};
 
 pub struct ByHand(pub SqlitePool);
 
+/// Of a model: messages, input, output and cached tokens.
+type Sums = (Option<String>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+
 impl ByHand {
     pub async fn create(&self, new: NewConversation) -> Conversation {
         let mut tx = self.begin().await;
@@ -77,6 +80,30 @@ impl ByHand {
         updated
     }
 
+    pub async fn archive(&self, id: Uuid) -> Conversation {
+        let mut tx = self.begin().await;
+        let update = sqlx::query_as(
+            "UPDATE sagents_conversations SET archived_at = coalesce(archived_at, $3)
+             WHERE user_id = $1 AND id = $2 RETURNING *",
+        );
+        let update = update.bind(USER).bind(id).bind(text(Utc::now()));
+        let updated = update.fetch_one(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        updated
+    }
+
+    pub async fn usage(&self, id: Uuid) -> Vec<Sums> {
+        let select = sqlx::query_as(
+            "SELECT u.* FROM sagents_conversations c
+             LEFT JOIN (
+                 SELECT model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens)
+                 FROM sagents_usage WHERE user_id = $1 AND conversation_id = $2 GROUP BY model
+             ) u ON TRUE
+             WHERE c.user_id = $1 AND c.id = $2",
+        );
+        select.bind(USER).bind(id).fetch_all(&self.0).await.unwrap()
+    }
+
     pub async fn delete(&self, id: Uuid) {
         let mut tx = self.begin().await;
         let delete = sqlx::query("DELETE FROM sagents_conversations WHERE user_id = $1 AND id = $2");
@@ -86,7 +113,8 @@ impl ByHand {
 
     pub async fn list(&self) -> Vec<Conversation> {
         let list = sqlx::query_as(
-            "SELECT * FROM sagents_conversations WHERE user_id = $1 AND (updated_at, id) < ($4, $3)
+            "SELECT * FROM sagents_conversations
+             WHERE user_id = $1 AND archived_at IS NULL AND (updated_at, id) < ($4, $3)
              ORDER BY updated_at DESC, id DESC LIMIT $2",
         );
         let list = list.bind(USER).bind(50_i64).bind(Uuid::max()).bind("9999-12-31T23:59:59.999999Z");

@@ -14,6 +14,7 @@ use super::super::Archived;
 use super::super::page::Bound;
 use super::conversations::Lists;
 use super::rows::{conversation_columns, display_message_columns, run_columns};
+use super::usage::sums;
 
 /// The statements for a page of conversations.
 ///
@@ -284,6 +285,45 @@ pub(super) const UNFINISHED_RUNS: &str = concat!("SELECT ", run_columns!(), r#"
         ORDER BY r.started_at DESC LIMIT 1000
     ) AS r
     ORDER BY r.started_at DESC LIMIT 1000"#);
+
+pub(super) const USAGE: &str = concat!(r#"
+    SELECT u.model, u.messages, u.input, u.output, u.cached
+    FROM (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AS o
+    LEFT JOIN LATERAL (
+        SELECT "#, sums!(), r#" FROM {{ usage }} AS u
+        WHERE u.{{ owner }} = o.group_member AND u.conversation_id = $1::uuid
+          AND (u.input_tokens > 0 OR u.output_tokens > 0)
+        GROUP BY u.model
+    ) AS u ON TRUE"#);
+
+/// The sums of each member are made first, so that the rows of each are read with an index.
+pub(super) const USAGE_BETWEEN: &str = r#"
+    SELECT u.model, sum(u.messages)::bigint AS messages,
+           least(sum(u.input), 9223372036854775807)::bigint AS input,
+           least(sum(u.output), 9223372036854775807)::bigint AS output,
+           least(sum(u.cached), 9223372036854775807)::bigint AS cached
+    FROM (
+        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+    ) AS o
+    CROSS JOIN LATERAL (
+        SELECT u.model, count(*) AS messages, sum(u.input_tokens) AS input,
+               sum(u.output_tokens) AS output, sum(u.cached_tokens) AS cached
+        FROM {{ usage }} AS u
+        WHERE u.{{ owner }} = o.group_member
+          AND u.inserted_at >= $1::timestamptz AND u.inserted_at < $2::timestamptz
+          AND (u.input_tokens > 0 OR u.output_tokens > 0)
+        GROUP BY u.model
+    ) AS u
+    GROUP BY u.model"#;
 
 pub(super) const HEADER: &str = r#"
     SELECT s.data

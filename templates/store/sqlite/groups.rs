@@ -14,6 +14,7 @@ use super::super::Archived;
 use super::super::page::Bound;
 use super::conversations::Lists;
 use super::rows::{conversation_columns, display_message_columns, run_columns};
+use super::usage::sums;
 
 /// The statements for a page of conversations.
 ///
@@ -274,6 +275,34 @@ pub(super) const AGENT_STATE: &str = r#"
         ON s.{{ owner }} = o.group_member AND s.conversation_id = $1
     CROSS JOIN {{ agent_messages }} AS m
         ON m.{{ owner }} = o.group_member AND m.conversation_id = $1 AND m.epoch = s.epoch"#;
+
+pub(super) const USAGE: &str = concat!(r#"
+    WITH conversation AS (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    )
+    SELECT u.model, u.messages, u.input, u.output, u.cached
+    FROM conversation AS o
+    LEFT JOIN (
+        SELECT "#, sums!(), r#" FROM {{ usage }} AS u
+        WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+          AND u.conversation_id = $1 AND (u.input_tokens > 0 OR u.output_tokens > 0)
+        GROUP BY u.model
+    ) AS u ON TRUE"#);
+
+pub(super) const USAGE_BETWEEN: &str = concat!("SELECT ", sums!(), r#"
+    FROM (
+        SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+    ) AS o
+    CROSS JOIN {{ usage }} AS u ON u.{{ owner }} = o.group_member
+    WHERE u.inserted_at >= $1 AND u.inserted_at < $2
+      AND (u.input_tokens > 0 OR u.output_tokens > 0)
+    GROUP BY u.model"#);
 
 pub(super) const HEADER: &str = r#"
     SELECT s.data

@@ -12,7 +12,8 @@ use super::super::states::{UnreadableData, UnreadableMessage, UnreadableState};
 use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
-{% endif %}use super::{Store, now, retry};
+{% endif %}use super::usage::count;
+use super::{Store, now, retry};
 use crate::sagents::serializer::{self, ReadError};
 use crate::sagents::stored::{self, Header, RowReader, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, State, Todo};
@@ -87,6 +88,9 @@ impl Store {
                 let _ = move_aside(&mut tx, owner, conversation_id).await?;
             }
             let revision = save(&mut tx, owner, conversation_id, &rows, write_id).await?;
+            let usage = rows.changed.iter().filter_map(|row| Some((row.message_id, row.usage.as_ref()?)));
+            let usage: Vec<_> = usage.collect();
+            count(&mut tx, owner, conversation_id, &usage).await?;
             tx.commit().await?;
             let point = SavePoint {
                 conversation_id,
