@@ -274,7 +274,7 @@ fn guide() -> String {
         tests += &include_str!("hosts/tests/example.rs").replace("example_0", &format!("example_{count}"));
         tests = tests.replace("// {{ example }}", &example.join("\n"));
     }
-    assert_eq!(count, 9, "every usage pattern has its example");
+    assert_eq!(count, 10, "every usage pattern has its example");
     tests
 }
 

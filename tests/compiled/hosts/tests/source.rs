@@ -47,7 +47,10 @@ fn macros(source: &str) -> impl Iterator<Item = (&str, (Vec<&str>, &str))> {
         let (pattern, body) = rest.split_once("=>").unwrap();
         let parameters = pattern.split('$').skip(1);
         let parameters = parameters.map(|text| text.split_once(':').unwrap().0);
-        (name, (parameters.collect(), body.split_once('{').unwrap().1))
+        (
+            name,
+            (parameters.collect(), body.split_once('{').unwrap().1),
+        )
     })
 }
 

@@ -19,10 +19,10 @@ use uuid::Uuid;
 // {{ owners }}
 
 use layer::{
-    Archived, BeginRun, Change, ChangeCursor, Claim, ContentType, Conversation, ConversationChanges,
-    ConversationOrder, Cursor, Decided, Decision, DisplayMessage, Error, HitlDecision,
-    ListConversations, MessagePage, MessagePosition, NewConversation, NewDisplayMessage,
-    OwnerScope, Page, Role, RunStatus, SearchPage, ToolStatus, Usage,
+    Archived, BeginRun, Change, ChangeCursor, Claim, ContentType, Conversation,
+    ConversationChanges, ConversationOrder, Cursor, Decided, Decision, DisplayMessage, Error,
+    HitlDecision, ListConversations, MessagePage, MessagePosition, NewConversation,
+    NewDisplayMessage, OwnerScope, Page, Role, RunStatus, SearchPage, ToolStatus, Usage,
 };
 use matrix::sagents::{Expect, Message, State, ToolResult};
 use sqlx::AssertSqlSafe;
@@ -759,7 +759,10 @@ impl World {
                 (rows(answer), NO_OWNER)
             }
             Call::Delete => (rows(context.delete_conversation(scope, id).await), NO_OWNER),
-            Call::Archive(true) => (rows(context.archive_conversation(scope, id).await), NO_OWNER),
+            Call::Archive(true) => (
+                rows(context.archive_conversation(scope, id).await),
+                NO_OWNER,
+            ),
             Call::Archive(false) => {
                 let answer = context.unarchive_conversation(scope, id).await;
                 (rows(answer), NO_OWNER)
@@ -925,7 +928,11 @@ impl World {
         let expected = counted.fold((0, 0, 0), |sum, new| {
             (sum.0 + new.0, sum.1 + new.1, sum.2 + new.2)
         });
-        assert_eq!(self.usage_between(&caller).await, expected, "group {number}");
+        assert_eq!(
+            self.usage_between(&caller).await,
+            expected,
+            "group {number}"
+        );
         // Every text contains nothing.
         let page = SearchPage::first().limit(SearchPage::MAX_LIMIT);
         let found = self.context.search_messages(&caller, "", page).await;
