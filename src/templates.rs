@@ -129,6 +129,7 @@ impl Context {
             (Some("changes"), api.changes()),
             (Some("conversation"), models.conversation()),
             (Some("display_message"), models.display_message()),
+            (Some("exports"), api.exports()),
             (Some("messages"), api.messages()),
             (Some("page"), include_str!("../templates/context/page.rs").to_owned()),
             (Some("runs"), api.runs()),
@@ -144,6 +145,7 @@ impl Context {
                 (Some("store"), store.sqlite()),
                 (Some("store/changes"), store.sqlite_changes()),
                 (Some("store/conversations"), store.sqlite_conversations()),
+                (Some("store/exports"), store.sqlite_exports()),
                 (Some("store/lease"), include_str!("../templates/store/sqlite/lease.rs").to_owned()),
                 (Some("store/messages"), store.sqlite_messages()),
                 (Some("store/rows"), store.sqlite_rows()),
@@ -156,6 +158,7 @@ impl Context {
                 (Some("store"), store.postgres()),
                 (Some("store/changes"), store.postgres_changes()),
                 (Some("store/conversations"), store.postgres_conversations()),
+                (Some("store/exports"), store.postgres_exports()),
                 (Some("store/lease"), include_str!("../templates/store/postgres/lease.rs").to_owned()),
                 (Some("store/messages"), store.postgres_messages()),
                 (Some("store/notifications"), store.postgres_notifications()),
@@ -177,8 +180,12 @@ impl Context {
                 Database::Sqlite => tests.sqlite_database(),
                 Database::Postgres => tests.postgres_database(),
             };
-            files.extend([(Some("tests"), tests.text()), (Some("tests/database"), database)]);
-            files.push((Some("tests/usage"), tests.usage()));
+            files.extend([
+                (Some("tests"), tests.text()),
+                (Some("tests/database"), database),
+                (Some("tests/exports"), tests.exports()),
+                (Some("tests/usage"), tests.usage()),
+            ]);
         }
         files
     }
@@ -229,6 +236,7 @@ templates! {
     context: "context/context.rs",
     messages: "context/messages.rs",
     changes: "context/changes.rs",
+    exports: "context/exports.rs",
     runs: "context/runs.rs",
     sessions: "context/sessions.rs",
     states: "context/states.rs",
@@ -286,6 +294,7 @@ templates! {
     sqlite: "store/sqlite/store.rs",
     sqlite_changes: "store/sqlite/changes.rs",
     sqlite_conversations: "store/sqlite/conversations.rs",
+    sqlite_exports: "store/sqlite/exports.rs",
     sqlite_groups: "store/sqlite/groups.rs",
     sqlite_messages: "store/sqlite/messages.rs",
     sqlite_rows: "store/sqlite/rows.rs",
@@ -296,6 +305,7 @@ templates! {
     postgres: "store/postgres/store.rs",
     postgres_changes: "store/postgres/changes.rs",
     postgres_conversations: "store/postgres/conversations.rs",
+    postgres_exports: "store/postgres/exports.rs",
     postgres_groups: "store/postgres/groups.rs",
     postgres_messages: "store/postgres/messages.rs",
     postgres_notifications: "store/postgres/notifications.rs",
@@ -350,6 +360,7 @@ templates! {
         migration: String,
     }
     text: "context/tests.rs",
+    exports: "context/tests/exports.rs",
     usage: "context/tests/usage.rs",
     sqlite_database: "store/sqlite/tests_database.rs",
     postgres_database: "store/postgres/tests_database.rs",
@@ -780,6 +791,13 @@ pub fn runtime(time_crate: TimeCrate) -> Files {
     let mut files = plain!(
         "sagents",
         "display",
+        "export",
+        "export/checks",
+        "export/fields",
+        "export/file",
+        "export/rows",
+        "export/values",
+        "export/whole_state",
         "extensions",
         "json",
         "message",

@@ -17,6 +17,7 @@
 mod changes;
 mod conversation;
 mod display_message;
+mod exports;
 mod messages;
 mod page;
 mod runs;
@@ -45,16 +46,16 @@ pub use self::conversation::{
     NewConversation,
 };
 pub use self::display_message::{
-    ContentType, DisplayMessage, HitlDecision, MessagePage, MessagePosition, NewDisplayMessage,
-    SearchPage,
+    DisplayMessage, HitlDecision, MessagePage, MessagePosition, NewDisplayMessage, SearchPage,
 };
+pub use self::exports::Imported;
 pub use self::page::{Cursor, Page};
 pub use self::scope::*;
 pub use self::states::{Saved, UnreadableData, UnreadableMessage, UnreadableState};
 pub use self::store::{Pool, connect};
 pub use crate::sagents::{
-    BeginRun, Claim, Decided, Decision, Delivery, ModelUsage, Role, Run, RunSignal, RunStatus,
-    ToolStatus, Usage,
+    BeginRun, Claim, ContentType, Decided, Decision, Delivery, Export, ModelUsage, Role, Run,
+    RunSignal, RunStatus, ToolStatus, Usage,
 };
 
 /// Why a call failed. The messages contain no data and can be logged; [`source`] has the details.
@@ -84,6 +85,9 @@ pub enum Error {
     /// The database failed or refused the statement.
     #[error("database error")]
     Database(#[from] sqlx::Error),
+    /// What an export is written to, or an import is read from, failed.
+    #[error("an export could not be written or read")]
+    Io(#[from] std::io::Error),
 }
 
 impl Error {
@@ -115,7 +119,7 @@ impl Error {
             Self::Conflict { .. } => 409,
             Self::Invalid(_) => 422,
             Self::Database(error) if store::is_transient(error) => 503,
-            Self::Database(_) | Self::DeserializationFailed(_) => 500,
+            Self::Database(_) | Self::DeserializationFailed(_) | Self::Io(_) => 500,
         }
     }
 }

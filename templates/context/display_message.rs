@@ -12,7 +12,7 @@ use super::values::{clean_call_id, clean_json, clean_text};
 use super::{Error, Result, Role};
 use crate::sagents::timestamp::{self, Timestamp};
 use crate::sagents::{
-    Decision, Delivery, DisplayItem, DisplayKind, TokenUsage, ToolStatus, set_usage,
+    ContentType, Decision, Delivery, DisplayItem, DisplayKind, TokenUsage, ToolStatus, set_usage,
 };
 
 /// A row of `{{ prefix }}display_messages`: one item that a person sees of a conversation.
@@ -226,54 +226,6 @@ pub(super) const IS_ERROR: &str = "is_error";
 /// [`DisplayMessage::is_error`] of a message with this metadata.
 pub(super) fn is_error(metadata: &Map<String, Value>) -> bool {
     metadata.get(IS_ERROR) == Some(&Value::Bool(true))
-}
-
-/// What the content of a display message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ContentType {
-    /// Text of a message.
-    Text,
-    /// Reasoning of the model.
-    Thinking,
-    /// A picture. The content is its URL; or the content is the name of the picture, which may be
-    /// empty, and the metadata has its `data` in base64. The metadata may have its `media_type`, for
-    /// example `image/png`.
-    Image,
-    /// A file that is stored elsewhere. The content is its URL or its name, which may be empty. The
-    /// metadata may have its `media_type`.
-    FileReference,
-    /// Data for a table or a chart.
-    StructuredData,
-    /// An event that a person should know of.
-    Notification,
-    /// An error that a person should know of.
-    Error,
-    /// A tool call, with its status.
-    ToolCall,
-    /// The result of a tool call.
-    ToolResult,
-    /// A copy of the todo list.
-    TodoSnapshot,
-}
-
-impl ContentType {
-    /// As it is stored.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Thinking => "thinking",
-            Self::Image => "image",
-            Self::FileReference => "file_reference",
-            Self::StructuredData => "structured_data",
-            Self::Notification => "notification",
-            Self::Error => "error",
-            Self::ToolCall => "tool_call",
-            Self::ToolResult => "tool_result",
-            Self::TodoSnapshot => "todo_snapshot",
-        }
-    }
 }
 
 /// A person's decision about a tool call.

@@ -8,6 +8,7 @@
 #![allow(unused_results, clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod database;
+mod exports;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Display items: the parts of a message that a page shows.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::message::{
@@ -46,6 +46,54 @@ pub enum DisplayKind {
         /// The `call_id` of the call that it belongs to.
         call_id: String,
     },
+}
+
+/// What the content of a display message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContentType {
+    /// Text of a message.
+    Text,
+    /// Reasoning of the model.
+    Thinking,
+    /// A picture. The content is its URL; or the content is the name of the picture, which may be
+    /// empty, and the metadata has its `data` in base64. The metadata may have its `media_type`, for
+    /// example `image/png`.
+    Image,
+    /// A file that is stored elsewhere. The content is its URL or its name, which may be empty. The
+    /// metadata may have its `media_type`.
+    FileReference,
+    /// Data for a table or a chart.
+    StructuredData,
+    /// An event that a person should know of.
+    Notification,
+    /// An error that a person should know of.
+    Error,
+    /// A tool call, with its status.
+    ToolCall,
+    /// The result of a tool call.
+    ToolResult,
+    /// A copy of the todo list.
+    TodoSnapshot,
+}
+
+impl ContentType {
+    /// As it is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Thinking => "thinking",
+            Self::Image => "image",
+            Self::FileReference => "file_reference",
+            Self::StructuredData => "structured_data",
+            Self::Notification => "notification",
+            Self::Error => "error",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+            Self::TodoSnapshot => "todo_snapshot",
+        }
+    }
 }
 
 /// The display items of a message in order: text, thinking, pictures and files, then tool calls, then

@@ -371,6 +371,7 @@
 )]
 
 mod display;
+pub mod export;
 mod extensions;
 mod json;
 mod message;
@@ -387,7 +388,8 @@ mod turn;
 mod usage;
 
 pub use self::display::display_items;
-pub use self::display::{DisplayItem, DisplayKind};
+pub use self::display::{ContentType, DisplayItem, DisplayKind};
+pub use self::export::{Export, ExportError, ExportedConversation, ExportedMessage, ExportedUsage};
 pub use self::extensions::Extensions;
 pub use self::message::{
     Content, ContentPart, Message, MessageStatus, PartKind, Role, ToolCall, ToolCallStatus,

@@ -14,6 +14,7 @@
 
 mod changes;
 mod conversations;
+mod exports;
 {%- if group.is_some() %}
 mod groups;
 {%- endif %}

@@ -40,14 +40,7 @@ impl Writers {
             drop(tokio::spawn(log));
         }
         let mut write = Lease::new(pool.acquire().await?, turn);
-        if let Err(error) = write.execute("BEGIN IMMEDIATE").await {
-            if code(&error) != Some(SQLITE_ERROR) {
-                return Err(error.into());
-            }
-            // The application has left the connection in a transaction.
-            write.execute("ROLLBACK").await?;
-            write.execute("BEGIN IMMEDIATE").await?;
-        }
+        write.begin("BEGIN IMMEDIATE").await?;
         Ok(write)
     }
 }
@@ -61,6 +54,24 @@ impl Write {
 
     pub(super) async fn rollback(mut self) -> Result<()> {
         self.execute("ROLLBACK").await?;
+        self.0 = None;
+        Ok(())
+    }
+}
+
+/// A read transaction, whose statements all see the same rows. Dropping it ends it.
+pub(super) type Snapshot = Lease<()>;
+
+impl Snapshot {
+    pub(super) async fn of(pool: &Pool) -> Result<Self> {
+        let mut snapshot = Lease::new(pool.acquire().await?, ());
+        snapshot.begin("BEGIN").await?;
+        Ok(snapshot)
+    }
+
+    /// Gives the connection back at once.
+    pub(super) async fn end(mut self) -> Result<()> {
+        self.execute("COMMIT").await?;
         self.0 = None;
         Ok(())
     }
@@ -143,6 +154,17 @@ impl<T: Send> Lease<T> {
 
     async fn execute(&mut self, statement: &'static str) -> sqlx::Result<()> {
         sqlx::query(statement).execute(&mut **self).await.map(drop)
+    }
+
+    async fn begin(&mut self, statement: &'static str) -> sqlx::Result<()> {
+        match self.execute(statement).await {
+            Err(error) if code(&error) == Some(SQLITE_ERROR) => {
+                // The application has left the connection in a transaction.
+                self.execute("ROLLBACK").await?;
+                self.execute(statement).await
+            }
+            begun => begun,
+        }
     }
 }
 

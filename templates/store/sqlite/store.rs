@@ -9,6 +9,7 @@
 
 mod changes;
 mod conversations;
+mod exports;
 {%- if group.is_some() %}
 mod groups;
 {%- endif %}

@@ -1,0 +1,405 @@
+//! The statements that export conversations and import them.
+
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::types::Json;
+use sqlx::{FromRow as _, Row as _};
+use uuid::Uuid;
+
+use super::super::{Conversation, DisplayMessage, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus};
+{% if group.is_some() %}use super::groups;
+{% endif %}use super::lease::Snapshot;
+use super::rows::{conversation_columns, display_message_columns};
+use super::{Store, now, retry};
+use crate::sagents::export::{self, MessageRows, Record};
+use crate::sagents::stored::Row;
+use crate::sagents::timestamp::to_text;
+use crate::sagents::{ExportedConversation, ExportedMessage, ExportedUsage, State, serializer};
+
+/// Takes the records of an export, one after the other.
+type Sink<'a> = &'a mut (dyn FnMut(Record) -> Result<()> + Send);
+
+/// Returns the records of an import behind the conversation.
+type Source<'a> = &'a mut (dyn FnMut() -> Result<Option<Record>> + Send);
+
+/// How many rows a statement reads. Rows are passed on as they arrive.
+const PAGE: u16 = 1000;
+
+impl Store {
+    pub(crate) async fn export_conversation(
+        &self,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
+        id: Uuid,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        const SELECT: &str = concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#);
+        const STATE: &str = r#"
+            SELECT c.archived_at, s.epoch, s.data FROM {{ conversations }} AS c
+            LEFT JOIN {{ agent_states }} AS s ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
+
+        let mut snapshot = Snapshot::of(&self.pool).await?;
+{%- if group.is_some() %}
+        let query = match reach {
+            Reach::Owner(owner) => sqlx::query_as(SELECT).bind(id).bind(owner.id()),
+            Reach::Group(group) => sqlx::query_as(groups::CONVERSATION).bind(id).bind(group.id()),
+        };
+        let found: Option<Conversation> = query.fetch_optional(&mut *snapshot).await?;
+{%- else %}
+        let found: Option<Conversation> = sqlx::query_as(SELECT)
+            .bind(id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_optional(&mut *snapshot)
+            .await?;
+{%- endif %}
+        let found = found.ok_or(Error::NotFound)?;
+{%- if group.is_some() %}
+{%- if let Some(field) = owner_field %}
+        // A member's rows are read as the member reads them.
+        let owner = &Owner::new(found.clone().{{ field }});
+{%- endif %}
+{%- endif %}
+        let row = sqlx::query(STATE)
+            .bind(id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_one(&mut *snapshot)
+            .await?;
+        sink(Record::Conversation(found.into_export(row.try_get("archived_at")?)))?;
+        if let Some(epoch) = row.try_get("epoch")? {
+            let (mut state, rows) = MessageRows::of_header(row.try_get_unchecked("data")?)?;
+            let messages = std::mem::take(&mut state.messages);
+            sink(Record::State(Box::new(state)))?;
+            // A state that has its messages inside has no rows.
+            let ids: Vec<_> = (0..messages.len()).map(|index| messages.id(index)).collect();
+            for (id, message) in ids.into_iter().zip(messages) {
+                let message = Box::new(message);
+                sink(Record::AgentMessage { id, message })?;
+            }
+            if let Some(rows) = rows {
+                export_agent_messages(&mut snapshot, owner, id, epoch, rows, sink).await?;
+            }
+        }
+        export_display_messages(&mut snapshot, owner, id, sink).await?;
+        export_usage(&mut snapshot, owner, id, sink).await?;
+        snapshot.end().await
+    }
+
+    /// Returns `false`, and stores nothing, if the owner has a conversation with this id.
+    pub(crate) async fn import_conversation(
+        &self,
+        owner: &Owner,
+        new: &ExportedConversation,
+        source: Source<'_>,
+    ) -> Result<bool> {
+        const INSERT: &str = r#"
+            INSERT INTO {{ conversations }}
+                (id, title, scope, metadata, interrupted, inserted_at, updated_at, archived_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8{% if owner.is_some() %}, $9{% endif %})
+            ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}id) DO NOTHING"#;
+        const SET_SEQUENCE: &str = r#"
+            UPDATE {{ conversations }} AS c SET next_sequence = $2
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1"#;
+
+        // The source is read once, so nothing else is repeated.
+        let mut tx = retry(|| self.begin()).await?;
+        let inserted = sqlx::query(INSERT)
+            .bind(new.id)
+            .bind(&new.title)
+            .bind(Json(owner.to_json()))
+            .bind(Json(&new.metadata))
+            .bind(new.interrupted)
+            .bind(to_text(new.inserted_at))
+            .bind(to_text(new.updated_at))
+            .bind(new.archived_at.map(to_text))
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .execute(&mut *tx)
+            .await?;
+        if inserted.rows_affected() == 0 {
+            tx.rollback().await?;
+            return Ok(false);
+        }
+        let (mut state, mut count, mut next_sequence) = (None, 0_i32, 0);
+        while let Some(record) = source()? {
+            match record {
+                Record::Conversation(_) => {}
+                Record::State(found) => state = Some(found),
+                Record::AgentMessage { id, message } => {
+                    let row = export::row(id, &message, count)?;
+                    insert_agent_message(&mut tx, owner, new.id, &row).await?;
+                    count = count.saturating_add(1);
+                }
+                Record::Message(message) => {
+                    next_sequence = message.sequence + 1;
+                    insert_display_message(&mut tx, owner, new.id, &message).await?;
+                }
+                Record::Usage(usage) => insert_usage(&mut tx, owner, new.id, &usage).await?,
+            }
+        }
+        if let Some(state) = state {
+            insert_state(&mut tx, owner, new.id, &state, count).await?;
+        }
+        sqlx::query(SET_SEQUENCE)
+            .bind(new.id)
+            .bind(next_sequence)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .execute(&mut *tx)
+            .await
+            .map(drop)?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+async fn export_agent_messages(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    epoch: i64,
+    mut rows: MessageRows,
+    sink: Sink<'_>,
+) -> Result<()> {
+    const SELECT: &str = r#"
+        SELECT m.position, m.message_id, m.data FROM {{ agent_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1 AND m.epoch = $2 AND m.position > $3
+        ORDER BY m.position LIMIT $4"#;
+
+    let mut last = -1_i64;
+    loop {
+        let mut passed = Ok(());
+        let mut pass = |row: &SqliteRow| {
+            let message = rows.read(row.try_get(0)?, row.try_get_unchecked(2)?)?;
+            sink(Record::AgentMessage {
+                id: Some(row.try_get(1)?),
+                message: Box::new(message),
+            })
+        };
+        let positions = sqlx::query(SELECT)
+            .bind(conversation_id)
+            .bind(epoch)
+            .bind(last)
+            .bind(i64::from(PAGE))
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .try_map(|row: SqliteRow| {
+                if passed.is_ok() {
+                    passed = pass(&row);
+                }
+                row.try_get(0)
+            })
+            .fetch_all(&mut *connection)
+            .await?;
+        passed?;
+        match positions.last() {
+            Some(position) if positions.len() == usize::from(PAGE) => last = *position,
+            _ => return Ok(rows.end()?),
+        }
+    }
+}
+
+async fn export_display_messages(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    sink: Sink<'_>,
+) -> Result<()> {
+    const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
+        FROM {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1 AND m.sequence > $2
+        ORDER BY m.sequence LIMIT $3"#);
+
+    let mut last = -1_i64;
+    loop {
+        let mut passed = Ok(());
+        let sequences = sqlx::query(SELECT)
+            .bind(conversation_id)
+            .bind(last)
+            .bind(i64::from(PAGE))
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .try_map(|row: SqliteRow| {
+                let message = DisplayMessage::from_row(&row)?;
+                let sequence = message.sequence;
+                if passed.is_ok() {
+                    passed = sink(Record::Message(Box::new(message.into_export())));
+                }
+                Ok(sequence)
+            })
+            .fetch_all(&mut *connection)
+            .await?;
+        passed?;
+        match sequences.last() {
+            Some(sequence) if sequences.len() == usize::from(PAGE) => last = *sequence,
+            _ => return Ok(()),
+        }
+    }
+}
+
+async fn export_usage(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    sink: Sink<'_>,
+) -> Result<()> {
+    const SELECT: &str = r#"
+        SELECT u.message_id, u.model, u.input_tokens, u.output_tokens, u.cached_tokens, u.inserted_at
+        FROM {{ usage }} AS u
+        WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $4 AND {% endif %}u.conversation_id = $1 AND u.message_id >= $2
+        ORDER BY u.message_id LIMIT $3"#;
+
+    let mut last = None;
+    loop {
+        let page = sqlx::query(SELECT)
+            .bind(conversation_id)
+            .bind(last.unwrap_or_default())
+            .bind(i64::from(PAGE))
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .try_map(|row: SqliteRow| {
+                Ok(ExportedUsage {
+                    message_id: row.try_get("message_id")?,
+                    model: row.try_get("model")?,
+                    input_tokens: row.try_get("input_tokens")?,
+                    output_tokens: row.try_get("output_tokens")?,
+                    cached_tokens: row.try_get("cached_tokens")?,
+                    inserted_at: row.try_get("inserted_at")?,
+                })
+            })
+            .fetch_all(&mut *connection)
+            .await?;
+        let (is_last, before) = (page.len() < usize::from(PAGE), last);
+        last = page.last().map(|usage: &ExportedUsage| usage.message_id);
+        // No id is before the first one, so each page starts with the last row of the one before.
+        for usage in page.into_iter().filter(|usage| Some(usage.message_id) != before) {
+            sink(Record::Usage(usage))?;
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+async fn insert_state(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    state: &State,
+    count: i32,
+) -> Result<()> {
+    const INSERT: &str = r#"
+        INSERT INTO {{ agent_states }}
+            (conversation_id, version, revision, write_id, data, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        VALUES ($1, $2, 1, $3, $4, $5, $5{% if owner.is_some() %}, $6{% endif %})"#;
+
+    sqlx::query(INSERT)
+        .bind(conversation_id)
+        .bind(serializer::stored_version())
+        .bind(Uuid::now_v7())
+        .bind(export::header(state, count)?)
+        .bind(now())
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .execute(connection)
+        .await
+        .map(drop)?;
+    Ok(())
+}
+
+async fn insert_agent_message(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    row: &Row,
+) -> Result<()> {
+    const INSERT: &str = r#"
+        INSERT INTO {{ agent_messages }}
+            (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        VALUES ($1, 0, $2, $3, $4{% if owner.is_some() %}, $5{% endif %})"#;
+
+    sqlx::query(INSERT)
+        .bind(conversation_id)
+        .bind(row.position)
+        .bind(row.message_id)
+        .bind(&row.data)
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .execute(connection)
+        .await
+        .map(drop)?;
+    Ok(())
+}
+
+async fn insert_display_message(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    message: &ExportedMessage,
+) -> Result<()> {
+    const INSERT: &str = r#"
+        INSERT INTO {{ display_messages }}
+            (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
+             tool_call_id, status, inserted_at, delivery{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12{% if owner.is_some() %}, $13{% endif %})"#;
+
+    sqlx::query(INSERT)
+        .bind(conversation_id)
+        .bind(message.sequence)
+        .bind(message.message_id)
+        .bind(message.item)
+        .bind(message.role.as_str())
+        .bind(message.content_type.as_str())
+        .bind(&message.content)
+        .bind(Json(&message.metadata))
+        .bind(&message.tool_call_id)
+        .bind(message.status.map(ToolStatus::as_str))
+        .bind(to_text(message.inserted_at))
+        .bind(message.delivery.as_stored())
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .execute(connection)
+        .await
+        .map(drop)?;
+    Ok(())
+}
+
+async fn insert_usage(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    usage: &ExportedUsage,
+) -> Result<()> {
+    const INSERT: &str = r#"
+        INSERT INTO {{ usage }}
+            (conversation_id, message_id, model, input_tokens, output_tokens, cached_tokens, inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        VALUES ($1, $2, $3, $4, $5, $6, $7{% if owner.is_some() %}, $8{% endif %})"#;
+
+    sqlx::query(INSERT)
+        .bind(conversation_id)
+        .bind(usage.message_id)
+        .bind(&usage.model)
+        .bind(usage.input_tokens)
+        .bind(usage.output_tokens)
+        .bind(usage.cached_tokens)
+        .bind(to_text(usage.inserted_at))
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .execute(connection)
+        .await
+        .map(drop)?;
+    Ok(())
+}
