@@ -1,6 +1,6 @@
 //! Many writers at once, as tasks of one process and as several processes would be: with pools of their own.
 
-mod database;
+use crate::database;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
