@@ -126,6 +126,7 @@ impl Context {
         let Self { database, api, models, scope, store, tests } = self;
         let mut files = vec![
             (None, api.context()),
+            (Some("branches"), api.branches()),
             (Some("changes"), api.changes()),
             (Some("conversation"), models.conversation()),
             (Some("display_message"), models.display_message()),
@@ -141,8 +142,10 @@ impl Context {
         files.extend(match database {
             Database::Sqlite => vec![
                 (Some("store"), store.sqlite()),
+                (Some("store/branches"), store.sqlite_branches()),
                 (Some("store/changes"), store.sqlite_changes()),
                 (Some("store/conversations"), store.sqlite_conversations()),
+                (Some("store/cuts"), store.sqlite_cuts()),
                 (Some("store/lease"), include_str!("../templates/store/sqlite/lease.rs").to_owned()),
                 (Some("store/messages"), store.sqlite_messages()),
                 (Some("store/rows"), store.sqlite_rows()),
@@ -152,8 +155,10 @@ impl Context {
             ],
             Database::Postgres => vec![
                 (Some("store"), store.postgres()),
+                (Some("store/branches"), store.postgres_branches()),
                 (Some("store/changes"), store.postgres_changes()),
                 (Some("store/conversations"), store.postgres_conversations()),
+                (Some("store/cuts"), store.postgres_cuts()),
                 (Some("store/lease"), include_str!("../templates/store/postgres/lease.rs").to_owned()),
                 (Some("store/messages"), store.postgres_messages()),
                 (Some("store/notifications"), store.postgres_notifications()),
@@ -174,7 +179,11 @@ impl Context {
                 Database::Sqlite => tests.sqlite_database(),
                 Database::Postgres => tests.postgres_database(),
             };
-            files.extend([(Some("tests"), tests.text()), (Some("tests/database"), database)]);
+            files.extend([
+                (Some("tests"), tests.text()),
+                (Some("tests/branches"), tests.branches()),
+                (Some("tests/database"), database),
+            ]);
         }
         files
     }
@@ -223,6 +232,7 @@ templates! {
         scope_import: Option<String>,
     }
     context: "context/context.rs",
+    branches: "context/branches.rs",
     messages: "context/messages.rs",
     changes: "context/changes.rs",
     runs: "context/runs.rs",
@@ -279,8 +289,10 @@ templates! {
         group: Option<StoreGroup>,
     }
     sqlite: "store/sqlite/store.rs",
+    sqlite_branches: "store/sqlite/branches.rs",
     sqlite_changes: "store/sqlite/changes.rs",
     sqlite_conversations: "store/sqlite/conversations.rs",
+    sqlite_cuts: "store/sqlite/cuts.rs",
     sqlite_groups: "store/sqlite/groups.rs",
     sqlite_messages: "store/sqlite/messages.rs",
     sqlite_rows: "store/sqlite/rows.rs",
@@ -288,8 +300,10 @@ templates! {
     sqlite_states: "store/sqlite/states.rs",
     sqlite_tool_calls: "store/sqlite/tool_calls.rs",
     postgres: "store/postgres/store.rs",
+    postgres_branches: "store/postgres/branches.rs",
     postgres_changes: "store/postgres/changes.rs",
     postgres_conversations: "store/postgres/conversations.rs",
+    postgres_cuts: "store/postgres/cuts.rs",
     postgres_groups: "store/postgres/groups.rs",
     postgres_messages: "store/postgres/messages.rs",
     postgres_notifications: "store/postgres/notifications.rs",
@@ -343,6 +357,7 @@ templates! {
         migration: String,
     }
     text: "context/tests.rs",
+    branches: "context/tests/branches.rs",
     sqlite_database: "store/sqlite/tests_database.rs",
     postgres_database: "store/postgres/tests_database.rs",
 }
@@ -766,6 +781,7 @@ macro_rules! plain {
 pub fn runtime(time_crate: TimeCrate) -> Files {
     let mut files = plain!(
         "sagents",
+        "branch",
         "display",
         "extensions",
         "json",
@@ -785,6 +801,7 @@ pub fn runtime(time_crate: TimeCrate) -> Files {
         "session/options",
         "session/registry",
         "session/reloads",
+        "session/rewinds",
         "session/runs",
         "session/saves",
         "session/state",

@@ -14,6 +14,7 @@
 )]
 {%- endif %}
 
+mod branches;
 mod changes;
 mod conversation;
 mod display_message;
@@ -38,6 +39,7 @@ use self::page::rows_to_read;
 use self::store::Store;
 use crate::sagents::{ReadError, Revision, Timestamp};
 
+pub use self::branches::{Fork, Forked, Rewound};
 pub use self::changes::{ChangeCursor, Changes, Watch};
 pub use self::conversation::{
     Change, Conversation, ConversationChanges, ConversationOrder, ListConversations, NewConversation,
@@ -51,7 +53,8 @@ pub use self::scope::*;
 pub use self::states::{Saved, UnreadableData, UnreadableMessage, UnreadableState};
 pub use self::store::{Pool, connect};
 pub use crate::sagents::{
-    BeginRun, Claim, Decided, Decision, Delivery, Role, Run, RunSignal, RunStatus, ToolStatus,
+    BeginRun, Claim, Cut, Decided, Decision, Delivery, Point, Role, Run, RunSignal, RunStatus,
+    ToolStatus,
 };
 
 /// Why a call failed. The messages contain no data and can be logged; [`source`] has the details.

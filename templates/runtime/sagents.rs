@@ -344,6 +344,7 @@
     reason = "in a crate without a library, `pub` reaches no other crate"
 )]
 
+mod branch;
 mod display;
 mod extensions;
 mod json;
@@ -359,6 +360,7 @@ pub mod timestamp;
 mod todo;
 mod turn;
 
+pub use self::branch::{Cut, Point};
 pub use self::display::display_items;
 pub use self::display::{DisplayItem, DisplayKind};
 pub use self::extensions::Extensions;
