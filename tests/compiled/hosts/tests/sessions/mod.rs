@@ -1,8 +1,10 @@
 //! Sessions on a real database. Tokio's clock is paused, so that tests do not wait.
 
+mod branches;
 mod conflicts;
 mod failing;
 mod messages;
+mod rewinds;
 mod running;
 mod saving;
 mod turns;
