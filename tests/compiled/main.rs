@@ -198,6 +198,7 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("migrations/0001_owners.down.sql", include_str!("hosts/owners.down.sql")),
         ("tests/concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
         ("tests/deployment.rs", include_str!("hosts/tests/deployment.rs")),
+        ("tests/exports.rs", include_str!("hosts/tests/exports.rs")),
         ("tests/histories.rs", include_str!("hosts/tests/histories.rs")),
         ("tests/killed.rs", include_str!("hosts/tests/killed.rs")),
         ("tests/migrations.rs", include_str!("hosts/tests/migrations.rs")),
@@ -429,6 +430,13 @@ fn init_on_postgres_makes_a_package_that_passes_its_tests_and_runs_without_an_ed
     compiled.generate_by_program(
         "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --owner-id uuid --database postgres --init",
     );
+    // It comes from SQLite, and has a context on each for a while.
+    compiled.generate(
+        ".",
+        "gen persistence old --scope MyApp.Accounts.Scope --database sqlite --table-prefix old_ \
+         --migrations migrations/sqlite",
+    );
+    compiled.host.write("tests/moving.rs", include_str!("hosts/tests/moving.rs"));
     let programs = compiled.prove();
     let (first, second) = (compiled.show(&programs), compiled.show(&programs));
     assert!(first.contains("  3 Assistant: It is on its way.\n"), "{first}");
