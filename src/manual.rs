@@ -1,4 +1,4 @@
-//! The command line as clap describes it, as texts to read elsewhere: man pages, and docs/options.md.
+//! The command line as clap describes it, as texts to read elsewhere: man pages, docs/options.md and docs/configuration.md.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub fn man_pages() -> Vec<Page> {
     commands().into_iter().map(man_page).collect()
 }
 
-/// The text of docs/options.md: every command, every option, the keys of sagents.toml and the exit codes.
+/// The text of docs/options.md: every command, every option and the exit codes.
 pub fn options() -> String {
     let mut page = String::from(
         "# Options\n\n\
@@ -32,7 +32,6 @@ pub fn options() -> String {
     for command in commands.iter().filter(|command| !command.has_subcommands()) {
         page += &section(command);
     }
-    page += &keys();
     page += "\n## Exit codes\n\n| code | meaning |\n| --- | --- |\n";
     for (_, codes) in commands.iter().take(1).flat_map(epilogue).filter(|(heading, _)| heading == "Exit codes") {
         for (code, meaning) in codes.lines().filter_map(|line| line.split_once("  ")) {
@@ -169,9 +168,10 @@ fn meaning(argument: &Arg) -> (String, String) {
     (cell(&help), if is_value { format!("`{default}`") } else { cell(&default) })
 }
 
-/// The keys of sagents.toml: the options of a context, with the names of their flags.
-fn keys() -> String {
-    let mut text = String::from(KEYS);
+/// The text of docs/configuration.md: the keys of sagents.toml, which are the options of a context with the names of their
+/// flags.
+pub fn configuration() -> String {
+    let mut text = String::from(BEFORE_THE_KEYS);
     let command = Given::augment_args(Command::new("sagents"));
     for argument in command.get_arguments() {
         let key = argument.get_long().unwrap_or_default();
@@ -180,26 +180,54 @@ fn keys() -> String {
         let (kind, default) = if is_flag { ("boolean", "`false`".to_owned()) } else { ("string", default) };
         let _ = writeln!(text, "| `{key}` | {kind} | {meaning} | {default} |");
     }
-    text + "| `ejected` | list of strings | Generated files that are yours now: reruns leave them alone, and `check` still \
-            reports what you miss | `[]` |\n"
+    text + AFTER_THE_KEYS
 }
 
-const KEYS: &str = r#"
-## `sagents.toml`
+const BEFORE_THE_KEYS: &str = r#"# sagents.toml
 
-The options of each context, as they were given. A rerun and `sagents update` start from them; you may edit the file. A
-context is a table under `contexts`, with its module's path as the key.
+The options of each context, as they were given. A rerun and `sagents update` start from them; you may edit the file, and
+`sagents update` applies the change. Commit it. This page is generated from the command line; do not edit it.
+
+A context is a table under `contexts`, with its module's path as the key:
 
 ```toml
 [contexts.conversations]
 scope = "MyApp.Accounts.Scope"
 owner-type = "team"
 ejected = ["src/conversations/tests.rs"]
+
+[contexts."support::tickets"]
+scope = "MyApp.Accounts.Scope"
+table-prefix = "tickets_"
 ```
 
 | key | type | meaning | default |
 | --- | --- | --- | --- |
 "#;
+
+const AFTER_THE_KEYS: &str = "\
+| `ejected` | list of strings | Generated files that are yours now: reruns leave them alone, and `check` still reports what \
+you miss | `[]` |
+
+What is read from the project is not recorded here, so that it is read again when an owner or a scope changes; `sagents list`
+shows it. A key that is not in the table is an error.
+
+## `.sagents/`
+
+What a rerun compares with. Commit it; `.gitattributes` marks it as generated, so that reviews fold it. Do not edit it.
+
+| file | what |
+| --- | --- |
+| `<context>/base/` | the last text that was rendered of each file, before formatting |
+| `<context>/files.toml` | digests of each file, as it was rendered and as a run left it |
+| `<context>/resolved.toml` | what the options resolved to |
+| `<context>/schema.json` | the tables that the emitted migrations lead to |
+| `<context>/merging/` | what was merged into files that still have conflict markers |
+| `sagents/` | the same for the runtime, which all contexts share |
+| `journal.toml` | only while a run writes: how it is completed or undone if it was killed |
+
+If two branches reran and git merged them, `sagents check` reports whether the result is consistent, and what fixes it.
+";
 
 /// A text as a cell of a table.
 fn cell(text: &str) -> String {
@@ -214,15 +242,16 @@ mod tests {
     fn every_key_of_the_options_file_is_on_the_page() {
         let error = toml::from_str::<Given>("no-such-key = 1").unwrap_err();
         let (_, known) = error.message().split_once("expected one of ").unwrap();
-        let page = keys();
+        let page = configuration();
+        let (_, rows) = page.split_once("| --- | --- | --- | --- |\n").unwrap();
         let listed: Vec<_> =
-            page.lines().filter(|line| line.starts_with("| `")).map(|row| row.split(' ').nth(1)).collect();
+            rows.lines().take_while(|line| line.starts_with("| `")).map(|row| row.split(' ').nth(1)).collect();
         assert_eq!(listed, known.split(", ").map(Some).collect::<Vec<_>>());
     }
 
     #[test]
     fn the_example_of_the_options_file_is_one() {
-        let (_, rest) = KEYS.split_once("```toml\n").unwrap();
+        let (_, rest) = BEFORE_THE_KEYS.split_once("```toml\n").unwrap();
         let (example, _) = rest.split_once("```").unwrap();
         toml::from_str::<crate::memory::Recorded>(example).unwrap();
     }

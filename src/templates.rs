@@ -137,6 +137,7 @@ impl Context {
             (Some("sessions"), api.sessions()),
             (Some("states"), api.states()),
             (Some("tool_calls"), api.tool_calls()),
+            (Some("usage"), api.usage()),
             (Some("values"), include_str!("../templates/context/values.rs").to_owned()),
         ];
         files.extend(match database {
@@ -151,6 +152,7 @@ impl Context {
                 (Some("store/runs"), store.sqlite_runs()),
                 (Some("store/states"), store.sqlite_states()),
                 (Some("store/tool_calls"), store.sqlite_tool_calls()),
+                (Some("store/usage"), store.sqlite_usage()),
             ],
             Database::Postgres => vec![
                 (Some("store"), store.postgres()),
@@ -164,6 +166,7 @@ impl Context {
                 (Some("store/runs"), store.postgres_runs()),
                 (Some("store/states"), store.postgres_states()),
                 (Some("store/tool_calls"), store.postgres_tool_calls()),
+                (Some("store/usage"), store.postgres_usage()),
             ],
         });
         if store.group.is_some() {
@@ -181,6 +184,7 @@ impl Context {
                 (Some("tests"), tests.text()),
                 (Some("tests/database"), database),
                 (Some("tests/exports"), tests.exports()),
+                (Some("tests/usage"), tests.usage()),
             ]);
         }
         files
@@ -237,6 +241,7 @@ templates! {
     sessions: "context/sessions.rs",
     states: "context/states.rs",
     tool_calls: "context/tool_calls.rs",
+    usage: "context/usage.rs",
 }
 
 templates! {
@@ -296,6 +301,7 @@ templates! {
     sqlite_runs: "store/sqlite/runs.rs",
     sqlite_states: "store/sqlite/states.rs",
     sqlite_tool_calls: "store/sqlite/tool_calls.rs",
+    sqlite_usage: "store/sqlite/usage.rs",
     postgres: "store/postgres/store.rs",
     postgres_changes: "store/postgres/changes.rs",
     postgres_conversations: "store/postgres/conversations.rs",
@@ -307,6 +313,7 @@ templates! {
     postgres_runs: "store/postgres/runs.rs",
     postgres_states: "store/postgres/states.rs",
     postgres_tool_calls: "store/postgres/tool_calls.rs",
+    postgres_usage: "store/postgres/usage.rs",
 }
 
 impl Store {
@@ -354,6 +361,7 @@ templates! {
     }
     text: "context/tests.rs",
     exports: "context/tests/exports.rs",
+    usage: "context/tests/usage.rs",
     sqlite_database: "store/sqlite/tests_database.rs",
     postgres_database: "store/postgres/tests_database.rs",
 }
@@ -661,8 +669,10 @@ fn taken(seen: &Seen, hold: Hold, around: Around) -> (&'static str, Hold) {
     match seen {
         _ if hold != Hold::Place => ("", Hold::Value),
         _ if around == Around::Result => (".as_ref()", Hold::Reference),
-        Seen::String | Seen::From { take: Take::Clone, .. } => (".clone()", Hold::Value),
-        Seen::From { take: Take::Borrow, .. } => (".as_ref()", Hold::Reference),
+        Seen::String | Seen::From { take: Take::Clone, .. } | Seen::Into { take: Take::Clone, .. } => {
+            (".clone()", Hold::Value)
+        }
+        Seen::From { take: Take::Borrow, .. } | Seen::Into { take: Take::Borrow, .. } => (".as_ref()", Hold::Reference),
         Seen::Str => (".as_deref()", Hold::Value),
         _ => ("", Hold::Value),
     }
@@ -698,7 +708,7 @@ fn convert(value: &Value, seen: &Seen) -> String {
             let text = if *hold == Hold::Reference { format!("(*{text})") } else { text.clone() };
             convert(&Value { text, hold: Hold::Reference }, inner)
         }
-        Seen::From { to, take } => {
+        Seen::From { to, take } | Seen::Into { to, take } => {
             let target = match **to {
                 Seen::Uuid => "Uuid",
                 Seen::String => "String",
@@ -710,7 +720,10 @@ fn convert(value: &Value, seen: &Seen) -> String {
                 (Take::Clone, _) => format!("{text}.clone()"),
                 (Take::Borrow, _) => format!("&{text}"),
             };
-            format!("{target}::from({value})")
+            match seen {
+                Seen::Into { .. } => format!("Into::<{target}>::into({value})"),
+                _ => format!("{target}::from({value})"),
+            }
         }
     }
 }
@@ -814,7 +827,8 @@ pub fn runtime(time_crate: TimeCrate) -> Files {
         "state",
         "stored",
         "todo",
-        "turn"
+        "turn",
+        "usage"
     );
     let timestamp = match time_crate {
         TimeCrate::Chrono => include_str!("../templates/runtime/timestamp.rs"),
@@ -1063,6 +1077,12 @@ mod tests {
                 KeyType::Uuid,
                 "",
                 "Uuid::from(&self.user_id)",
+            ),
+            (
+                access(&[("user_id", false)], Seen::Into { to: Box::new(Seen::Uuid), take: Take::Copy }),
+                KeyType::Uuid,
+                "",
+                "Into::<Uuid>::into(self.user_id)",
             ),
             (
                 access(&[("user_id", true)], from(Seen::String, Take::Clone)),

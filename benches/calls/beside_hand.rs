@@ -53,17 +53,15 @@ async fn assert_answers(ours: &Conversations, hand: &ByHand) {
     let (said, message_id) = (&answer(), Uuid::now_v7());
     let saved = ours.save_message(&SCOPE, id(1), message_id, said).await.unwrap();
     assert_eq!(shown(saved), shown(hand.append(id(2), items(message_id, said)).await));
-    let call = &interrupted_call(ours, id(1)).await;
-    let executing = ours.mark_tool_executing(&SCOPE, id(1), call).await.unwrap();
-    let by_hand = hand.change_tool_call(id(1), call, ToolStatus::Executing, Map::new()).await;
-    assert_eq!(numberless(executing), numberless(by_hand));
+    let (call, other) = (&interrupted_call(ours, id(1)).await, &interrupted_call(ours, id(2)).await);
     let decided = ours.record_hitl_decision(&SCOPE, id(1), call, HitlDecision::Approved).await.unwrap();
-    assert_eq!(numberless(decided), numberless(hand.approve(id(1), call).await));
+    assert_eq!(edited(decided), edited(hand.approve(id(2), other).await));
+    let executing = ours.mark_tool_executing(&SCOPE, id(1), call).await.unwrap();
+    assert_eq!(edited(executing), edited(hand.change_tool_call(id(2), other, ToolStatus::Executing, Map::new()).await));
     let completed = ours.complete_tool_call(&SCOPE, id(1), call, metadata()).await.unwrap();
-    let by_hand = hand.change_tool_call(id(1), call, ToolStatus::Completed, metadata()).await;
-    assert_eq!(numberless(completed), numberless(by_hand));
+    assert_eq!(edited(completed), edited(hand.change_tool_call(id(2), other, ToolStatus::Completed, metadata()).await));
     let resolved = ours.resolve_interrupted_tool_result(&SCOPE, id(1), &answered(call)).await.unwrap();
-    let by_hand = hand.resolve(id(2), &interrupted_call(ours, id(2)).await, ANSWERED).await;
+    let by_hand = hand.resolve(id(2), other, ANSWERED).await;
     assert_eq!((resolved.content, resolved.is_error), (by_hand.content, by_hand.is_error));
     let cleared = ours.clear_display_messages(&SCOPE, id(1)).await.unwrap();
     assert_eq!(cleared, hand.clear(id(2)).await);
@@ -110,6 +108,22 @@ async fn conversation_calls(ours: &Conversations, hand: &ByHand) {
         async |_| one,
         async |id| ours.set_interrupted(&SCOPE, id, true).await.unwrap(),
         async |id| hand.set_interrupted(id, true).await,
+    )
+    .await;
+    compare(
+        "archive_conversation",
+        target,
+        async |_| id(3),
+        async |id| ours.archive_conversation(&SCOPE, id).await.unwrap(),
+        async |id| hand.archive(id).await,
+    )
+    .await;
+    compare(
+        "usage",
+        target,
+        async |_| one,
+        async |id| ours.usage(&SCOPE, id).await.unwrap(),
+        async |id| hand.usage(id).await,
     )
     .await;
     compare(
@@ -292,9 +306,9 @@ fn answered(call: &str) -> ToolResult {
     ToolResult::new(call, "search the web", ANSWERED)
 }
 
-/// A display message without the number of its last change.
-fn numberless(message: DisplayMessage) -> DisplayMessage {
-    DisplayMessage { changed: 0, ..message }
+/// What two edits leave alike.
+fn edited(call: DisplayMessage) -> impl PartialEq + Debug {
+    (call.sequence, call.content_type, call.status, call.metadata, call.changed)
 }
 
 /// A conversation without the time of its last change.
@@ -323,6 +337,14 @@ fn items(message_id: Uuid, said: &Message) -> Vec<NewDisplayMessage> {
         items.push(NewDisplayMessage { item, ..shown.message_id(message_id) });
     }
     items
+}
+
+/// The statuses that allow a change of the status, by hand.
+pub fn before(status: ToolStatus) -> &'static [&'static str] {
+    match status {
+        ToolStatus::Executing => &["pending", "interrupted"],
+        _ => &["pending", "executing", "interrupted"],
+    }
 }
 
 /// A pattern of a letter in whatever case, by hand.

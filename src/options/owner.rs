@@ -318,7 +318,7 @@ pub(super) fn show(seen: &Seen) -> String {
         Seen::String => "String".to_owned(),
         Seen::Str => "str".to_owned(),
         Seen::Ref(inner) => format!("&{}", show(inner)),
-        Seen::From { to, .. } => show(to),
+        Seen::From { to, .. } | Seen::Into { to, .. } => show(to),
         Seen::Other(text) => text.clone(),
     }
 }

@@ -30,6 +30,7 @@ mod store;
 mod tests;
 {%- endif %}
 mod tool_calls;
+mod usage;
 mod values;
 
 use tracing::instrument;
@@ -41,7 +42,8 @@ use crate::sagents::{ReadError, Revision, Timestamp};
 
 pub use self::changes::{ChangeCursor, Changes, Watch};
 pub use self::conversation::{
-    Change, Conversation, ConversationChanges, ConversationOrder, ListConversations, NewConversation,
+    Archived, Change, Conversation, ConversationChanges, ConversationOrder, ListConversations,
+    NewConversation,
 };
 pub use self::display_message::{
     DisplayMessage, HitlDecision, MessagePage, MessagePosition, NewDisplayMessage, SearchPage,
@@ -52,8 +54,8 @@ pub use self::scope::*;
 pub use self::states::{Saved, UnreadableData, UnreadableMessage, UnreadableState};
 pub use self::store::{Pool, connect};
 pub use crate::sagents::{
-    BeginRun, Claim, ContentType, Decided, Decision, Delivery, Export, Role, Run, RunSignal, RunStatus,
-    ToolStatus,
+    BeginRun, Claim, ContentType, Decided, Decision, Delivery, Export, ModelUsage, Role, Run,
+    RunSignal, RunStatus, ToolStatus, Usage,
 };
 
 /// Why a call failed. The messages contain no data and can be logged; [`source`] has the details.
@@ -225,6 +227,37 @@ impl {{ context }} {
         self.store.update_conversation(&owner, id, &changes.checked()?).await
     }
 
+    /// Archives a conversation: lists leave it out, unless they ask for it. Everything else works as
+    /// before. Repeating the call keeps the first time. `updated_at` stays.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the owner has no such conversation.
+    #[instrument(level = "debug", skip_all, fields(%id))]
+    pub async fn archive_conversation(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        id: Uuid,
+    ) -> Result<Conversation> {
+        let owner = scope.owner()?;
+        self.store.set_archived(&owner, id, true).await
+    }
+
+    /// The opposite of [`archive_conversation`](Self::archive_conversation).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the owner has no such conversation.
+    #[instrument(level = "debug", skip_all, fields(%id))]
+    pub async fn unarchive_conversation(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        id: Uuid,
+    ) -> Result<Conversation> {
+        let owner = scope.owner()?;
+        self.store.set_archived(&owner, id, false).await
+    }
+
     /// Deletes a conversation with its messages and its agent state.
     ///
     /// # Errors
@@ -251,14 +284,15 @@ impl {{ context }} {
     ) -> Result<Page<Conversation>> {
         let reach = scope.reach()?;
         let (after, rows) = (list.start()?, rows_to_read(list.limit, ListConversations::MAX_LIMIT)?);
-        let rows = self.store.list_conversations(&reach, list.order_by, after, rows).await?;
+        let kind = (list.order_by, list.archived);
+        let rows = self.store.list_conversations(&reach, kind, after, rows).await?;
         Ok(Page::new(rows, list.limit, |row| row.cursor(list.order_by)))
     }
 
     /// Deletes the conversations of all owners that were last written to before `cutoff`, and
-    /// returns their number. This is the only call without a scope. It works in batches of about a
-    /// thousand rows, so that other writers are not blocked for long. A conversation is deleted as a
-    /// whole.
+    /// returns their number. This call and [`delete_archived_before`](Self::delete_archived_before)
+    /// are the only ones without a scope. It works in batches of about a thousand rows, so that other
+    /// writers are not blocked for long. A conversation is deleted as a whole.
     ///
     /// # Errors
     ///
@@ -266,5 +300,16 @@ impl {{ context }} {
     #[instrument(level = "debug", skip_all)]
     pub async fn delete_conversations_before(&self, cutoff: Timestamp) -> Result<u64> {
         self.store.delete_conversations_before(cutoff).await
+    }
+
+    /// As [`delete_conversations_before`](Self::delete_conversations_before), for those that were
+    /// archived before `cutoff`.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[instrument(level = "debug", skip_all)]
+    pub async fn delete_archived_before(&self, cutoff: Timestamp) -> Result<u64> {
+        self.store.delete_archived_before(cutoff).await
     }
 }

@@ -40,6 +40,9 @@ pub struct Conversation {
     /// When anything in the conversation was last written. It never goes back.
     #[serde(with = "timestamp")]
     pub updated_at: Timestamp,
+    /// When it was archived, if it is.
+    #[serde(with = "timestamp::option")]
+    pub archived_at: Option<Timestamp>,
 }
 
 impl Conversation {
@@ -166,12 +169,14 @@ pub enum Change<T> {
 }
 
 /// Which page of conversations to read. It deserializes from a query string, for example
-/// `order_by=created_asc&limit=20&after=…`.
+/// `order_by=created_asc&archived=include&limit=20&after=…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListConversations {
     /// [`ConversationOrder::UpdatedDesc`] by default.
     pub order_by: ConversationOrder,
+    /// [`Archived::Exclude`] by default.
+    pub archived: Archived,
     /// From 1 to [`ListConversations::MAX_LIMIT`].
     pub limit: u32,
     /// [`Page::next`](super::Page::next) of the page before, which was in the same order or its
@@ -190,6 +195,7 @@ impl ListConversations {
     pub fn new() -> Self {
         Self {
             order_by: ConversationOrder::default(),
+            archived: Archived::default(),
             limit: Self::DEFAULT_LIMIT,
             after: None,
         }
@@ -199,6 +205,13 @@ impl ListConversations {
     #[must_use]
     pub fn order_by(mut self, order_by: ConversationOrder) -> Self {
         self.order_by = order_by;
+        self
+    }
+
+    /// Sets what happens to archived conversations.
+    #[must_use]
+    pub fn archived(mut self, archived: Archived) -> Self {
+        self.archived = archived;
         self
     }
 
@@ -261,4 +274,17 @@ impl ConversationOrder {
     pub(super) fn is_by_update(self) -> bool {
         matches!(self, Self::UpdatedDesc | Self::UpdatedAsc)
     }
+}
+
+/// What a list does with archived conversations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Archived {
+    /// It leaves them out.
+    #[default]
+    Exclude,
+    /// It has them beside the others.
+    Include,
+    /// It has only them.
+    Only,
 }

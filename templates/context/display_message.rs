@@ -11,7 +11,9 @@ use super::page::{Bound, Cursor, Position, deserialize_text};
 use super::values::{clean_call_id, clean_json, clean_text};
 use super::{Error, Result, Role};
 use crate::sagents::timestamp::{self, Timestamp};
-use crate::sagents::{ContentType, Decision, Delivery, DisplayItem, DisplayKind, ToolStatus};
+use crate::sagents::{
+    ContentType, Decision, Delivery, DisplayItem, DisplayKind, TokenUsage, ToolStatus, set_usage,
+};
 
 /// A row of `{{ prefix }}display_messages`: one item that a person sees of a conversation.
 {%- if owner.is_some() %}
@@ -161,6 +163,13 @@ impl NewDisplayMessage {
     #[must_use]
     pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.metadata = metadata;
+        self
+    }
+
+    /// States what the message cost, in the metadata. It is counted once for all items of a message.
+    #[must_use]
+    pub fn usage(mut self, model: impl Into<String>, tokens: TokenUsage) -> Self {
+        set_usage(&mut self.metadata, model.into(), tokens);
         self
     }
 

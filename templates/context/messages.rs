@@ -5,10 +5,11 @@ use uuid::Uuid;
 
 use super::page::{Bound, Cursor, Page, Position, rows_to_read};
 use super::values::clean_text;
+use super::store::Items;
 use super::{
     {{ context }}, DisplayMessage, Error, MessagePage, NewDisplayMessage, OwnerScope, Result, SearchPage,
 };
-use crate::sagents::{Delivery, DisplayKind, Message, display_items};
+use crate::sagents::{Delivery, DisplayKind, Message, display_items, usage_of};
 
 impl {{ context }} {
     /// Appends a display message. Repeating the call with the same message id and item stores
@@ -85,8 +86,16 @@ impl {{ context }} {
         let items =
             items.map(|item| NewDisplayMessage::of_item(message_id, message.role, item).checked());
         let items = items.collect::<Result<Vec<_>>>()?;
-        let save = self.store.save_items(&owner, conversation_id, message_id, &items, delivery);
-        let mut stored = save.await?;
+        // A draft is not counted: its usage is not known yet.
+        let metadata = message.metadata.as_ref().filter(|_| delivery != Delivery::Draft);
+        let usage = metadata.and_then(usage_of);
+        let items = Items {
+            message_id,
+            messages: &items,
+            delivery,
+            usage: usage.as_ref(),
+        };
+        let mut stored = self.store.save_items(&owner, conversation_id, items).await?;
         let is_unsaved = |row: &DisplayMessage| matches!(row.delivery, Delivery::Unsaved | Delivery::Unknown);
         if delivery == Delivery::Stored && stored.iter().any(is_unsaved) {
             // An earlier call stored it, and did not know whether the agent state contains it.

@@ -49,6 +49,8 @@ macro_rules! assert_invalid {
     };
 }
 
+mod usage;
+
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
@@ -1155,7 +1157,8 @@ async fn what_an_earlier_version_stored_is_read_and_becomes_rows() {
         set_aside_at: None,
     };
     assert_eq!(aside, [earlier]);
-    assert_eq!(db.load_unreadable(&alice(), id, -1).await.unwrap().header, b"[]");
+    let earlier = db.load_unreadable(&alice(), id, -1).await.unwrap();
+    assert_eq!((&*earlier.header, earlier.messages.len()), (&b"[]"[..], 0));
     db.restore_unreadable(&alice(), id, -1).await.unwrap();
     assert_eq!(damaged_place(db.load_agent_state(&alice(), id).await), "root");
     let aside = db.list_unreadable(&alice(), id).await.unwrap();
@@ -1188,6 +1191,7 @@ async fn messages_stay_with_a_state_that_an_earlier_version_set_aside() {
             assert_eq!(db.load_unreadable(&alice(), id, epoch).await.unwrap().messages.len(), 2);
             db.restore_unreadable(&alice(), id, epoch).await.unwrap();
         } else {
+            assert_eq!(db.load_unreadable(&alice(), id, -1).await.unwrap().messages.len(), 2);
             db.restore_unreadable(&alice(), id, -1).await.unwrap();
         }
         assert_eq!(db.load_agent_state(&alice(), id).await.unwrap().state, state);

@@ -151,13 +151,12 @@ impl {{ context }} {
         };
         let edit = ToolCallEdit {
             before: vec![ToolStatus::Interrupted],
-            requires: Some(Requirement::Undecided),
+            is_decision: true,
             metadata: object(json!({
                 HITL_DECISION: recorded,
                 DECISION: decision,
                 CLAIM: claim,
             })),
-            of_result: object(json!({ HITL_DECISION: recorded })),
             ..ToolCallEdit::to(decision.status())
         };
         let (call, is_changed) = self.edit_tool_call(scope, conversation_id, call_id, edit).await?;
@@ -185,14 +184,12 @@ impl {{ context }} {
         call_id: &str,
         decision: HitlDecision,
     ) -> Result<DisplayMessage> {
-        let recorded = object(json!({ HITL_DECISION: decision }));
         let is_open = |status: &ToolStatus| !status.is_ended();
         let edit = ToolCallEdit {
             status: None,
             before: ToolStatus::ALL.into_iter().filter(is_open).collect(),
-            requires: Some(Requirement::Undecided),
-            metadata: recorded.clone(),
-            of_result: recorded,
+            is_decision: true,
+            metadata: object(json!({ HITL_DECISION: decision })),
         };
         let (call, is_changed) = self.edit_tool_call(scope, conversation_id, call_id, edit).await?;
         match call.metadata.get(HITL_DECISION) {
@@ -288,20 +285,12 @@ pub(super) struct ToolCallEdit {
     pub status: Option<ToolStatus>,
     /// The statuses that it applies to.
     pub before: Vec<ToolStatus>,
-    pub requires: Option<Requirement>,
+    /// Whether it decides about the call: then it applies only if nothing is decided yet, and the
+    /// newest result of the call gets `hitl_decision` too. Otherwise, an interrupted call starts
+    /// only if it is approved.
+    pub is_decision: bool,
     /// Merged into that of the call.
     pub metadata: Map<String, Value>,
-    /// Merged into the metadata of the newest result of the call.
-    pub of_result: Map<String, Value>,
-}
-
-/// What has to be decided about a call before it changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Requirement {
-    /// Nothing is.
-    Undecided,
-    /// It is approved, if it is interrupted.
-    Approved,
 }
 
 impl ToolCallEdit {
@@ -311,22 +300,22 @@ impl ToolCallEdit {
         Self {
             status: Some(status),
             before: ToolStatus::ALL.into_iter().filter(may_change).collect(),
-            requires: (status == ToolStatus::Executing).then_some(Requirement::Approved),
+            is_decision: false,
             metadata: Map::new(),
-            of_result: Map::new(),
         }
     }
 
     pub(super) fn applies_to(&self, call: &DisplayMessage) -> bool {
         let decision = call.metadata.get(HITL_DECISION);
-        let is_required = match self.requires {
-            Some(Requirement::Undecided) => decision.is_none(),
-            Some(Requirement::Approved) if call.status == Some(ToolStatus::Interrupted) => {
+        let starts = self.status == Some(ToolStatus::Executing);
+        let is_ready = match call.status {
+            _ if self.is_decision => decision.is_none(),
+            Some(ToolStatus::Interrupted) if starts => {
                 decision.is_some_and(|decision| decision == HitlDecision::Approved.as_str())
             }
-            Some(Requirement::Approved) | None => true,
+            _ => true,
         };
-        is_required && call.status.is_some_and(|status| self.before.contains(&status))
+        is_ready && call.status.is_some_and(|status| self.before.contains(&status))
     }
 
     /// The keys of the metadata that a call loses when it gets another question.

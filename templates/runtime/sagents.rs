@@ -327,10 +327,36 @@
 //! assert_eq!(missed.items[0].content, "When?");
 //! ```
 //!
-//! # Delete old conversations
+//! # Tokens and costs
+//!
+//! A message is counted when it is stored, once, if its metadata has the usage that a provider sent, or
+//! what the application states. What was counted stays when messages are deleted.
 //!
 //! ```ignore
+//! let chat = conversations.create_conversation(&scope, NewConversation::new()).await?;
+//! let tokens = TokenUsage::new(2000, 100).cached(1500);
+//! let answer = Message::assistant("To the sea.").with_usage("some-model", tokens);
+//! conversations
+//!     .save_message(&scope, chat.id, uuid::Uuid::now_v7(), &answer)
+//!     .await?;
+//!
+//! let usage = conversations.usage(&scope, chat.id).await?;
+//! assert_eq!(usage.total(), tokens);
+//! let price = Price { input: 2.0, output: 8.0, cached: 0.5 }; // of a million
+//! let cost = usage.cost(|model| (model == Some("some-model")).then_some(price));
+//! assert!(cost.is_some_and(|cost| (cost - 0.00255).abs() < 1e-9));
+//! ```
+//!
+//! # Archive and delete old conversations
+//!
+//! ```ignore
+//! let chat = conversations.create_conversation(&scope, NewConversation::new()).await?;
+//! conversations.archive_conversation(&scope, chat.id).await?;
 //! let month = std::time::Duration::new(30 * 24 * 60 * 60, 0);
+//! let deleted = conversations
+//!     .delete_archived_before(timestamp::now() - month)
+//!     .await?;
+//! assert_eq!(deleted, 0);
 //! let deleted = conversations
 //!     .delete_conversations_before(timestamp::now() - month)
 //!     .await?;
@@ -359,6 +385,7 @@ pub mod stored;
 pub mod timestamp;
 mod todo;
 mod turn;
+mod usage;
 
 pub use self::display::display_items;
 pub use self::display::{ContentType, DisplayItem, DisplayKind};
@@ -379,3 +406,6 @@ pub use self::state::State;
 pub use self::timestamp::Timestamp;
 pub use self::todo::{Todo, TodoId, TodoStatus};
 pub use self::turn::{Claim, Decided, Decision, Delivery, ToolStatus};
+pub use self::usage::{
+    MessageUsage, ModelUsage, Price, TokenUsage, Usage, set_usage, usage_of,
+};

@@ -12,6 +12,7 @@ const API: &[&str] = &[
     "src/conversations/sessions.rs",
     "src/conversations/states.rs",
     "src/conversations/tool_calls.rs",
+    "src/conversations/usage.rs",
     "src/conversations/values.rs",
 ];
 
@@ -57,6 +58,7 @@ fn another_owner_changes_the_scope_the_models_the_store_and_the_tests_and_no_oth
             "src/conversations/store/runs.rs",
             "src/conversations/store/states.rs",
             "src/conversations/store/tool_calls.rs",
+            "src/conversations/store/usage.rs",
             "src/conversations/tests.rs",
             "src/conversations/tests/database.rs",
         ]

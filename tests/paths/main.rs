@@ -238,7 +238,7 @@ fn write_contexts(host: &Host, with_calls: bool) {
     let new = Host::empty();
     let mut modules = String::new();
     if with_calls {
-        modules += "#![allow(dead_code, unused_imports)]\n\npub mod calls;\npub mod sagents;\npub mod scopes;\n";
+        modules += "#![allow(dead_code, unused_imports)]\n\npub mod calls;\nmod sagents;\nmod scopes;\n";
         new.write("calls.rs", include_str!("runner/calls.rs"));
         new.write("scopes.rs", &scopes());
         for (database, name) in [(Database::Sqlite, "sqlite"), (Database::Postgres, "postgres")] {
@@ -249,7 +249,8 @@ fn write_contexts(host: &Host, with_calls: bool) {
                 fs::copy(source.join("conversations.rs"), new.root().join(format!("{module}.rs"))).unwrap();
                 copy(&source.join("sagents"), &new.root().join("sagents"));
                 fs::copy(source.join("sagents.rs"), new.root().join("sagents.rs")).unwrap();
-                modules.extend(["pub mod ", &module, ";\n"]);
+                // What is not called is not compiled to the end.
+                modules.extend(["mod ", &module, ";\n"]);
             }
         }
     }

@@ -13,6 +13,7 @@ mod sessions;
 mod sagents;
 #[rustfmt::skip] // As above: it goes into a host, too.
 mod strategies;
+mod usage;
 
 use crate::sagents::serializer::{
     current_version, deserialize_server_state, deserialize_state, serialize_server_state, serialize_state,

@@ -36,7 +36,7 @@ impl Stored {
         if let Some(base) = rows.base {
             assert_eq!(base, self.write_id, "only a complete save may replace what it does not know");
         }
-        for Row { position, message_id, data } in &rows.changed {
+        for Row { position, message_id, data, .. } in &rows.changed {
             let replaced = self.rows.insert(*position, (*message_id, data.clone()));
             if rows.base.is_some() {
                 assert_ne!(replaced, Some((*message_id, data.clone())), "row {position} is as it was");
@@ -69,6 +69,44 @@ impl Stored {
             rows.push(StoredRow { position, message_id: *message_id, data: data.as_bytes() });
         }
         header.finish(rows, self.point())
+    }
+}
+
+#[test]
+fn a_text_is_read_as_the_parser_reads_it() {
+    let written = |text: &[u8]| {
+        [br#"{"role":"user","content":[{"type":"text","content":""#, text, br#""}],"status":"complete"}"#].concat()
+    };
+    let read = |data: &[u8]| {
+        let mut state = State::new();
+        state.add_message(Message::user(""));
+        let mut stored = Stored::default();
+        stored.save(&state);
+        let Ok(Header::Rows(header)) = read_stored("agent", stored.header.as_bytes()) else { panic!("no rows") };
+        let mut rows = RowReader::default();
+        rows.push(StoredRow { position: 0, message_id: Uuid::nil(), data });
+        header.finish(rows, stored.point()).map(|state| state.messages)
+    };
+    for text in [
+        &b""[..],
+        b"plain text, longer than a chunk of it",
+        br#"\"quoted\", sixteen \\ and\nmore\r\t"#,
+        br"0123456789abcde\n0123456789abcdef\n",
+        br"\b\f\/\u0041\ud83d\ude00",
+        "é, and \u{1f600} behind a chunk".as_bytes(),
+        // Damaged.
+        b"a line\nand another",
+        b"a \" quotation mark",
+        br"an \x escape",
+        br"no end \",
+        br"no end, further on \\\",
+        b"no UTF-8 \xff",
+        br#""}],"status":"complete"},{"role":"user","content":[{"type":"text","content":""#,
+    ] {
+        let plain = written(text);
+        // With a space it is for the parser.
+        let spaced = [&plain[..], b" "].concat();
+        assert_eq!(read(&plain), read(&spaced), "{}", text.escape_ascii());
     }
 }
 

@@ -98,7 +98,7 @@ impl Host {
 
     /// Calls `sagents` in a directory below the host.
     pub fn sagents_in(&self, directory: &str, args: &[&str]) -> Run {
-        Run::called(&self.root.join(directory), "rustfmt".into(), args)
+        Run::called(&self.root.join(directory), tools("rustfmt".into()), args)
     }
 
     /// Calls `sagents`, which must succeed.
@@ -108,13 +108,22 @@ impl Host {
 
     /// Calls `sagents` with a formatter that formats nothing, for tests that ask about something else.
     pub fn unformatted(&self, args: &[&str]) -> Run {
-        Run::called(&self.root, no_formatter(), args)
+        Run::called(&self.root, tools(no_formatter()), args)
+    }
+
+    /// Calls `sagents` with a cargo that refuses every package, for tests that ask about what comes before that.
+    pub fn refused(&self, args: &[&str]) -> Run {
+        Run::called(&self.root, Tools { cargo: "false".into(), rustfmt: no_formatter() }, args)
     }
 
     /// Runs the real program in the host.
     pub fn program(&self, args: &str) -> Run {
         Run::of(sagents().args(words(args)).current_dir(&self.root))
     }
+}
+
+fn tools(rustfmt: OsString) -> Tools {
+    Tools { cargo: env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), rustfmt }
 }
 
 fn words(args: &str) -> Vec<&str> {
@@ -169,10 +178,10 @@ pub fn cargo(host: &Host) -> Command {
         "new",
         "older hosts",
         "oldest",
-        "on sea-orm",
         "postgres",
         "runner 0.8",
         "runner 0.9",
+        "stacks",
     ];
     let name = host.root().file_name().unwrap();
     let number = HOSTS.iter().position(|host| *host == name).expect("every compiled host is in HOSTS");
@@ -180,6 +189,8 @@ pub fn cargo(host: &Host) -> Command {
     for (crates, units) in [("", 16 + number), (".package.'*'", 16)] {
         command.args(["--config", &format!("profile.dev{crates}.codegen-units = {units}")]);
     }
+    // Searches in SQLite take longer than the compiler needs for this.
+    command.args(["--config", "profile.dev.package.libsqlite3-sys.opt-level = 1"]);
     command.current_dir(host.root());
     for variable in ["CARGO_ENCODED_RUSTFLAGS", "DATABASE_URL", "RUSTC_WORKSPACE_WRAPPER", "RUSTFMT"] {
         command.env_remove(variable);
@@ -198,6 +209,13 @@ pub fn cargo(host: &Host) -> Command {
 pub const OLDEST_ON_SQLITE: &str = "=0.8.0";
 pub const OLDEST_ON_POSTGRES: &str = "=0.7.4";
 
+/// What the pages use beside generated code.
+pub const FOR_DOCUMENTS: &str = "\
+axum = { version = \"0.8\", default-features = false, features = [\"json\", \"query\"] }
+futures-util = { version = \"0.3\", default-features = false }
+tower = { version = \"0.5\", default-features = false, features = [\"util\"] }
+";
+
 /// What hosts with a version of sqlx may depend on, with all the features that one of them asks for. Version 0.8 is the
 /// oldest one.
 pub fn dependencies(sqlx: &str) -> String {
@@ -207,7 +225,7 @@ pub fn dependencies(sqlx: &str) -> String {
             ", \"time\"",
             "time = { version = \"0.3.36\", features = [\"formatting\", \"parsing\"] }\n",
         ),
-        newest => (newest, "", ""),
+        newest => (newest, "", FOR_DOCUMENTS),
     };
     format!(
         r#"
@@ -240,13 +258,13 @@ pub struct Run {
 
 impl Run {
     /// Calls the program in a directory, without a terminal, on a stack like that of a process.
-    fn called(directory: &Path, rustfmt: OsString, args: &[&str]) -> Self {
+    fn called(directory: &Path, tools: Tools, args: &[&str]) -> Self {
         const STACK: usize = 8 << 20;
         let call = || {
             let (mut stdout, mut stderr) = (StripStream::new(Vec::new()), StripStream::new(Vec::new()));
             let mut io = Io {
                 directory: Utf8PathBuf::from_path_buf(directory.to_owned()).unwrap(),
-                tools: Tools { cargo: env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), rustfmt },
+                tools,
                 interactive: false,
                 stdout: &mut stdout,
                 stderr: &mut stderr,

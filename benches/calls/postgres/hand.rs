@@ -9,10 +9,13 @@ use sqlx::{FromRow as _, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
 use crate::USER;
-use crate::beside_hand::either_case;
+use crate::beside_hand::{before, either_case};
 
 #[derive(Clone)]
 pub struct ByHand(pub PgPool);
+
+/// Of a model: messages, input, output and cached tokens.
+type Sums = (Option<String>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 impl ByHand {
     pub async fn create(&self, new: NewConversation) -> Conversation {
@@ -64,6 +67,26 @@ impl ByHand {
         update.bind(USER).bind(id).bind(interrupted).bind(Utc::now()).fetch_one(&self.0).await.unwrap()
     }
 
+    pub async fn archive(&self, id: Uuid) -> Conversation {
+        let update = sqlx::query_as(
+            "UPDATE sagents_conversations SET archived_at = coalesce(archived_at, $3)
+             WHERE user_id = $1 AND id = $2 RETURNING *",
+        );
+        update.bind(USER).bind(id).bind(Utc::now()).fetch_one(&self.0).await.unwrap()
+    }
+
+    pub async fn usage(&self, id: Uuid) -> Vec<Sums> {
+        let select = sqlx::query_as(
+            "SELECT u.* FROM sagents_conversations c
+             LEFT JOIN (
+                 SELECT model, count(*), sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(cached_tokens)::bigint
+                 FROM sagents_usage WHERE user_id = $1 AND conversation_id = $2 GROUP BY model
+             ) u ON TRUE
+             WHERE c.user_id = $1 AND c.id = $2",
+        );
+        select.bind(USER).bind(id).fetch_all(&self.0).await.unwrap()
+    }
+
     pub async fn delete(&self, id: Uuid) {
         let delete = sqlx::query("DELETE FROM sagents_conversations WHERE user_id = $1 AND id = $2");
         delete.bind(USER).bind(id).execute(&self.0).await.unwrap();
@@ -71,7 +94,8 @@ impl ByHand {
 
     pub async fn list(&self) -> Vec<Conversation> {
         let list = sqlx::query_as(
-            "SELECT * FROM sagents_conversations WHERE user_id = $1 AND (updated_at, id) < ($4, $3)
+            "SELECT * FROM sagents_conversations
+             WHERE user_id = $1 AND archived_at IS NULL AND (updated_at, id) < ($4, $3)
              ORDER BY updated_at DESC, id DESC LIMIT $2",
         );
         let end = Utc::now() + TimeDelta::days(1000);
@@ -187,14 +211,17 @@ impl ByHand {
         cleared.unsigned_abs()
     }
 
+    /// The first page.
     pub async fn search(&self, text: &str) -> Vec<DisplayMessage> {
         let exact: String = text.chars().map(either_case).collect();
         let search = sqlx::query_as(
             "SELECT * FROM sagents_display_messages
              WHERE user_id = $1 AND content COLLATE \"C\" ILIKE $2 ESCAPE '\\' AND content ~ $3
+                 AND (inserted_at, conversation_id, sequence) < ($5, $6, $7)
              ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $4",
         );
         let search = search.bind(USER).bind(format!("%{text}%")).bind(exact).bind(20_i64);
+        let search = search.bind(Utc::now() + TimeDelta::days(1000)).bind(Uuid::max()).bind(i64::MAX);
         let mut tx = self.0.begin_with("BEGIN; SET LOCAL statement_timeout = '10s'").await.unwrap();
         let found = search.fetch_all(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
@@ -216,13 +243,25 @@ impl ByHand {
              ), conversation AS (
                  UPDATE sagents_conversations
                  SET last_change = last_change + 1, updated_at = greatest(updated_at, $7)
-                 WHERE user_id = $1 AND id = $2 AND (SELECT status FROM call) = ANY ($6) RETURNING id, last_change
+                 WHERE user_id = $1 AND id = $2 AND EXISTS (
+                     SELECT FROM call WHERE status = ANY ($6) AND (
+                         $4 <> 'executing' OR status <> 'interrupted' OR metadata ->> 'hitl_decision' = 'approved'
+                     )
+                 )
+                 RETURNING id, last_change
              ), changed AS (
                  UPDATE sagents_display_messages m
-                 SET status = $4, metadata = m.metadata || $5, changed = c.last_change
+                 SET status = $4, changed = c.last_change, metadata = CASE
+                     WHEN $4 = 'interrupted' AND m.status <> 'interrupted'
+                         THEN m.metadata - '{hitl_decision,decision,claim}'::text[]
+                     ELSE m.metadata
+                 END || $5
                  FROM conversation c, call
                  WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = call.sequence
-                     AND m.status = ANY ($6)
+                     AND m.status = ANY ($6) AND (
+                         $4 <> 'executing' OR m.status <> 'interrupted'
+                         OR m.metadata ->> 'hitl_decision' = 'approved'
+                     )
                  RETURNING m.*
              )
              SELECT *, TRUE AS is_changed FROM changed
@@ -234,7 +273,7 @@ impl ByHand {
         .bind(call_id)
         .bind(status.as_str())
         .bind(Json(metadata))
-        .bind(["pending", "executing", "interrupted", status.as_str()])
+        .bind(before(status))
         .bind(Utc::now())
         .fetch_one(&self.0)
         .await
@@ -245,28 +284,37 @@ impl ByHand {
 
     /// A person approves a tool call, which has a result.
     pub async fn approve(&self, conversation_id: Uuid, call_id: &str) -> DisplayMessage {
-        sqlx::query_as(
-            "WITH newest AS (
-                 SELECT
-                     (SELECT max(sequence) FROM sagents_display_messages
-                      WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3
-                          AND content_type = 'tool_call') AS call,
-                     (SELECT max(sequence) FROM sagents_display_messages
-                      WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3
-                          AND content_type = 'tool_result') AS result
+        let row = sqlx::query(
+            "WITH call AS (
+                 SELECT * FROM sagents_display_messages
+                 WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3 AND content_type = 'tool_call'
+                 ORDER BY sequence DESC LIMIT 1
              ), conversation AS (
                  UPDATE sagents_conversations
                  SET last_change = last_change + 1, updated_at = greatest(updated_at, $5)
-                 WHERE user_id = $1 AND id = $2 AND (SELECT call FROM newest) IS NOT NULL RETURNING id, last_change
+                 WHERE user_id = $1 AND id = $2 AND EXISTS (
+                     SELECT FROM call
+                     WHERE status IN ('pending', 'executing', 'interrupted') AND NOT metadata ? 'hitl_decision'
+                 )
+                 RETURNING id, last_change
              ), changed AS (
                  UPDATE sagents_display_messages m SET metadata = m.metadata || $4, changed = c.last_change
-                 FROM conversation c
-                 WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = ANY (
-                     ARRAY[(SELECT call FROM newest), (SELECT result FROM newest)]
-                 )
+                 FROM conversation c, call
+                 WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = call.sequence
+                     AND m.status IN ('pending', 'executing', 'interrupted') AND NOT m.metadata ? 'hitl_decision'
                  RETURNING m.*
+             ), result AS (
+                 UPDATE sagents_display_messages m SET metadata = m.metadata || $4, changed = c.last_change
+                 FROM conversation c
+                 WHERE m.user_id = $1 AND m.conversation_id = c.id AND m.sequence = (
+                     SELECT max(sequence) FROM sagents_display_messages
+                     WHERE user_id = $1 AND conversation_id = $2 AND tool_call_id = $3
+                         AND content_type = 'tool_result'
+                 ) AND EXISTS (SELECT FROM changed)
              )
-             SELECT * FROM changed WHERE content_type = 'tool_call'",
+             SELECT *, TRUE AS is_changed FROM changed
+             UNION ALL
+             SELECT *, FALSE FROM call WHERE NOT EXISTS (SELECT FROM changed)",
         )
         .bind(USER)
         .bind(conversation_id)
@@ -275,7 +323,9 @@ impl ByHand {
         .bind(Utc::now())
         .fetch_one(&self.0)
         .await
-        .unwrap()
+        .unwrap();
+        assert!(row.get::<bool, _>("is_changed"));
+        DisplayMessage::from_row(&row).unwrap()
     }
 
     pub async fn resolve(&self, conversation_id: Uuid, call_id: &str, content: &str) -> DisplayMessage {
@@ -318,12 +368,18 @@ impl ByHand {
                      SELECT c.user_id, c.id, CASE WHEN c.updated_at < $3 THEN 1 + c.next_sequence + (
                          SELECT count(*) FROM sagents_agent_messages m
                          WHERE m.user_id = c.user_id AND m.conversation_id = c.id
+                     ) + (
+                         SELECT count(*) FROM sagents_usage u
+                         WHERE u.user_id = c.user_id AND u.conversation_id = c.id
                      ) ELSE 0 END AS size
                      FROM sagents_conversations c WHERE c.user_id = $1 AND c.id > $2 ORDER BY c.id LIMIT 1000
                  ), others AS (
                      SELECT c.user_id, c.id, CASE WHEN c.updated_at < $3 THEN 1 + c.next_sequence + (
                          SELECT count(*) FROM sagents_agent_messages m
                          WHERE m.user_id = c.user_id AND m.conversation_id = c.id
+                     ) + (
+                         SELECT count(*) FROM sagents_usage u
+                         WHERE u.user_id = c.user_id AND u.conversation_id = c.id
                      ) ELSE 0 END AS size
                      FROM sagents_conversations c WHERE c.user_id > $1 ORDER BY c.user_id, c.id LIMIT 1000
                  )
@@ -399,10 +455,16 @@ impl ByHand {
              SELECT -1, NULL, unreadable_data FROM sagents_agent_states
              WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
              UNION ALL
+             SELECT -2, conversation_id, data FROM sagents_agent_states
+             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
+             UNION ALL
              SELECT position, message_id, data FROM sagents_agent_messages
              WHERE user_id = $1 AND conversation_id = $2 AND epoch = (
                  SELECT epoch FROM sagents_unreadable_states
                  WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3
+                 UNION ALL
+                 SELECT epoch FROM sagents_agent_states
+                 WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
              )",
         );
         let mut rows = load.bind(USER).bind(conversation_id).bind(epoch).fetch_all(&self.0).await.unwrap();

@@ -13,9 +13,12 @@ use sqlx::{Row as _, Sqlite, SqliteConnection, Transaction};
 use uuid::Uuid;
 
 use crate::USER;
-use crate::beside_hand::either_case;
+use crate::beside_hand::{before, either_case};
 
 pub struct ByHand(pub SqlitePool);
+
+/// Of a model: messages, input, output and cached tokens.
+type Sums = (Option<String>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 impl ByHand {
     pub async fn create(&self, new: NewConversation) -> Conversation {
@@ -77,6 +80,30 @@ impl ByHand {
         updated
     }
 
+    pub async fn archive(&self, id: Uuid) -> Conversation {
+        let mut tx = self.begin().await;
+        let update = sqlx::query_as(
+            "UPDATE sagents_conversations SET archived_at = coalesce(archived_at, $3)
+             WHERE user_id = $1 AND id = $2 RETURNING *",
+        );
+        let update = update.bind(USER).bind(id).bind(text(Utc::now()));
+        let updated = update.fetch_one(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        updated
+    }
+
+    pub async fn usage(&self, id: Uuid) -> Vec<Sums> {
+        let select = sqlx::query_as(
+            "SELECT u.* FROM sagents_conversations c
+             LEFT JOIN (
+                 SELECT model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens)
+                 FROM sagents_usage WHERE user_id = $1 AND conversation_id = $2 GROUP BY model
+             ) u ON TRUE
+             WHERE c.user_id = $1 AND c.id = $2",
+        );
+        select.bind(USER).bind(id).fetch_all(&self.0).await.unwrap()
+    }
+
     pub async fn delete(&self, id: Uuid) {
         let mut tx = self.begin().await;
         let delete = sqlx::query("DELETE FROM sagents_conversations WHERE user_id = $1 AND id = $2");
@@ -86,7 +113,8 @@ impl ByHand {
 
     pub async fn list(&self) -> Vec<Conversation> {
         let list = sqlx::query_as(
-            "SELECT * FROM sagents_conversations WHERE user_id = $1 AND (updated_at, id) < ($4, $3)
+            "SELECT * FROM sagents_conversations
+             WHERE user_id = $1 AND archived_at IS NULL AND (updated_at, id) < ($4, $3)
              ORDER BY updated_at DESC, id DESC LIMIT $2",
         );
         let list = list.bind(USER).bind(50_i64).bind(Uuid::max()).bind("9999-12-31T23:59:59.999999Z");
@@ -160,14 +188,16 @@ impl ByHand {
         cleared
     }
 
+    /// The first page.
     pub async fn search(&self, text: &str) -> Vec<DisplayMessage> {
         let exact: String = text.chars().map(either_case).collect();
         let search = sqlx::query_as(
             "SELECT * FROM sagents_display_messages WHERE user_id = $1 AND content LIKE $2 ESCAPE '\\'
-                 AND content GLOB $3
+                 AND content GLOB $3 AND (inserted_at, conversation_id, sequence) < ($5, $6, $7)
              ORDER BY inserted_at DESC, conversation_id DESC, sequence DESC LIMIT $4",
         );
         let search = search.bind(USER).bind(format!("%{text}%")).bind(format!("*{exact}*")).bind(20_i64);
+        let search = search.bind("9999-12-31T23:59:59.999999Z").bind(Uuid::max()).bind(i64::MAX);
         // As every search should, it ends in time.
         let mut connection = self.0.acquire().await.unwrap();
         let start = Instant::now();
@@ -186,8 +216,12 @@ impl ByHand {
         metadata: Map<String, Value>,
     ) -> DisplayMessage {
         let mut tx = self.begin().await;
-        let change = count_change(&mut tx, conversation_id).await;
         let mut call = newest(&mut tx, conversation_id, call_id, ContentType::ToolCall).await;
+        assert!(before(status).contains(&call.status.unwrap().as_str()));
+        if call.status == Some(ToolStatus::Interrupted) && status == ToolStatus::Executing {
+            assert!(call.metadata.get("hitl_decision").is_some_and(|decision| decision == "approved"));
+        }
+        let change = count_change(&mut tx, conversation_id).await;
         call.status = Some(status);
         call.metadata.extend(metadata);
         call.changed = change;
@@ -199,8 +233,9 @@ impl ByHand {
     /// A person approves a tool call, which has a result.
     pub async fn approve(&self, conversation_id: Uuid, call_id: &str) -> DisplayMessage {
         let mut tx = self.begin().await;
-        let change = count_change(&mut tx, conversation_id).await;
         let mut call = newest(&mut tx, conversation_id, call_id, ContentType::ToolCall).await;
+        assert!(!call.status.unwrap().is_ended() && !call.metadata.contains_key("hitl_decision"));
+        let change = count_change(&mut tx, conversation_id).await;
         call.metadata.insert("hitl_decision".into(), "approved".into());
         call.changed = change;
         write_back(&mut tx, &call).await;
@@ -309,10 +344,16 @@ impl ByHand {
              SELECT -1, NULL, unreadable_data FROM sagents_agent_states
              WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
              UNION ALL
+             SELECT -2, conversation_id, data FROM sagents_agent_states
+             WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
+             UNION ALL
              SELECT position, message_id, data FROM sagents_agent_messages
              WHERE user_id = $1 AND conversation_id = $2 AND epoch = (
                  SELECT epoch FROM sagents_unreadable_states
                  WHERE user_id = $1 AND conversation_id = $2 AND epoch = $3
+                 UNION ALL
+                 SELECT epoch FROM sagents_agent_states
+                 WHERE user_id = $1 AND conversation_id = $2 AND unreadable_data IS NOT NULL AND $3 = -1
              )",
         );
         let mut rows = load.bind(USER).bind(conversation_id).bind(epoch).fetch_all(&self.0).await.unwrap();

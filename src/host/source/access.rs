@@ -107,6 +107,11 @@ pub enum Seen {
         to: Box<Seen>,
         take: Take,
     },
+    /// As `From`, by an `Into` that is written by hand.
+    Into {
+        to: Box<Seen>,
+        take: Take,
+    },
     /// Anything else, as in the source.
     Other(String),
 }
@@ -127,7 +132,7 @@ impl Seen {
             Self::Uuid => Some(KeyType::Uuid),
             Self::String | Self::Str => Some(KeyType::Text),
             Self::Ref(inner) => inner.key(),
-            Self::From { to, .. } => to.key(),
+            Self::From { to, .. } | Self::Into { to, .. } => to.key(),
             Self::Other(_) => None,
         }
     }

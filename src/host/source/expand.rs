@@ -22,7 +22,9 @@ impl Reader<'_> {
             let Item::Macro(syn::ItemMacro { ident: None, mac, .. }) = item else { continue };
             let Some(called) = mac.path.segments.last().filter(|_| mentions(&mac.tokens, name)) else { continue };
             let Some(rules) = self.rules(place, &called.ident.to_string())? else { continue };
-            let Some(file) = expand(rules, &mac.tokens).and_then(|tokens| syn::parse2(tokens).ok()) else { continue };
+            let Some(file) = expand(rules, &mac.tokens, name).and_then(|tokens| syn::parse2(tokens).ok()) else {
+                continue;
+            };
             let place = Place { base: place.home.path.len(), syntax: Rc::new(file), ..place.clone() };
             let made = place.items().iter().find(|item| matches!(item, Item::Struct(item) if is(&item.ident, name)));
             if let Some(item) = made {
@@ -33,13 +35,13 @@ impl Reader<'_> {
     }
 }
 
-/// What the first rule that fits a call makes of it.
-fn expand(rules: TokenStream, call: &TokenStream) -> Option<TokenStream> {
+/// What the first rule that fits a call makes of it. Of a list of types, only the one of this name is made.
+fn expand(rules: TokenStream, call: &TokenStream, name: &str) -> Option<TokenStream> {
     let mut rules = rules.into_iter().filter(|token| !is_punct(Some(token), ';'));
     while let Some(TokenTree::Group(pattern)) = rules.next() {
         let is_arrow = is_punct(rules.next().as_ref(), '=') && is_punct(rules.next().as_ref(), '>');
         let Some(TokenTree::Group(body)) = rules.next().filter(|_| is_arrow) else { return None };
-        if let Some(fragments) = fragments(pattern.stream(), call.clone()) {
+        if let Some(fragments) = fragments(pattern.stream(), call.clone(), name) {
             return fill(body.stream(), &fragments);
         }
     }
@@ -47,7 +49,7 @@ fn expand(rules: TokenStream, call: &TokenStream) -> Option<TokenStream> {
 }
 
 /// The fragments of a call that fits a pattern of plain ones.
-fn fragments(pattern: TokenStream, call: TokenStream) -> Option<Fragments> {
+fn fragments(pattern: TokenStream, call: TokenStream, wanted: &str) -> Option<Fragments> {
     let (pattern, call): (Vec<_>, Vec<_>) = (pattern.into_iter().collect(), call.into_iter().collect());
     let mut found = Fragments::new();
     let (mut at, mut next) = (0, 0);
@@ -61,6 +63,14 @@ fn fragments(pattern: TokenStream, call: TokenStream) -> Option<Fragments> {
                 };
                 found.insert(name.to_string(), call.get(next..end)?.iter().cloned().collect());
                 next = end;
+            }
+            (true, Some(TokenTree::Group(repeated))) if is_list(repeated) => {
+                let separator = pattern.get(at + 2).filter(|token| !is_operator(Some(token)));
+                // Nothing that counts is behind it.
+                let behind = pattern.get(at + if separator.is_some() { 4 } else { 3 }..)?;
+                (behind.is_empty() || is_punct(behind.first(), '$')).then_some(())?;
+                found.extend(listed(repeated, separator, call.get(next..)?, wanted)?);
+                return Some(found);
             }
             // Attributes, or a comma at the end: whatever of them is there.
             (true, Some(TokenTree::Group(repeated))) => {
@@ -79,8 +89,29 @@ fn fragments(pattern: TokenStream, call: TokenStream) -> Option<Fragments> {
     (next == call.len()).then_some(found)
 }
 
-/// A rule's body with the fragments in it. Repeated attributes are left out; anything else that is repeated is nothing
-/// that can be followed.
+/// Whether what a pattern repeats has fragments of its own, which are no attributes.
+fn is_list(repeated: &Group) -> bool {
+    let tokens: Vec<_> = repeated.stream().into_iter().collect();
+    let mut pairs = tokens.windows(2);
+    pairs.any(|pair| is_punct(pair.first(), '$') && matches!(pair.last(), Some(TokenTree::Ident(_))))
+}
+
+/// The fragments of the only item of a list that mentions a name.
+fn listed(repeated: &Group, separator: Option<&TokenTree>, call: &[TokenTree], wanted: &str) -> Option<Fragments> {
+    // What ends an item is a separator, or the last token of what is repeated.
+    let last = repeated.stream().into_iter().last();
+    let end = separator.or(last.as_ref())?;
+    let items = call.split(|token| same(Some(end), token));
+    let mut items = items.map(|item| item.iter().cloned().collect()).filter(|item| mentions(item, wanted));
+    let mut item: TokenStream = items.next().filter(|_| items.next().is_none())?;
+    if separator.is_none() {
+        item.extend([end.clone()]);
+    }
+    fragments(repeated.stream(), item, wanted)
+}
+
+/// A rule's body with the fragments in it. Repeated attributes are left out. Of anything else that is repeated there is
+/// one, see [`listed`].
 fn fill(body: TokenStream, fragments: &Fragments) -> Option<TokenStream> {
     let body: Vec<_> = body.into_iter().collect();
     let mut filled = TokenStream::new();
@@ -97,7 +128,9 @@ fn fill(body: TokenStream, fragments: &Fragments) -> Option<TokenStream> {
                 at += 1;
             }
             (dollar, Some(TokenTree::Group(repeated))) if is_punct(Some(dollar), '$') => {
-                is_punct(repeated.stream().into_iter().next().as_ref(), '#').then_some(())?;
+                if !is_punct(repeated.stream().into_iter().next().as_ref(), '#') {
+                    filled.extend(fill(repeated.stream(), fragments)?);
+                }
                 at += if is_operator(body.get(at + 1)) { 2 } else { 3 };
             }
             (TokenTree::Group(group), _) => {

@@ -79,7 +79,7 @@ impl Reader<'_> {
         Ok(best.map(|(_, step, seen)| (vec![step], seen)))
     }
 
-    /// A key that the type converts to with `From`.
+    /// A key that the type converts to with `From` or `Into`.
     fn conversion(
         &self,
         definition: &Definition,
@@ -100,25 +100,28 @@ impl Reader<'_> {
         let elsewhere = self.items_that_mention(definition)?;
         let mut found = Vec::new();
         for items in [&definition.syntax.items].into_iter().chain(&elsewhere) {
-            conversions(items, &definition.name, &mut |target, by_reference| {
+            conversions(items, &definition.name, &mut |to, conversion, by_reference| {
                 if let Some(take) = if by_reference { Some(Take::Borrow) } else { take } {
-                    found.push((target, take));
+                    found.push((to, conversion, take));
                 }
             });
         }
         // `derive_more` makes the `From` of the only field.
         let derives = definition.traits.iter().any(|name| name == "Into");
         if let (true, Some(field), Some(take)) = (derives, only_field(definition), take) {
-            found.push((self.seen(&definition.type_of(field))?, take));
+            found.push((self.seen(&definition.type_of(field))?, Conversion::From, take));
         }
         let order = |take: &Take| [Take::Copy, Take::Borrow, Take::Clone].iter().position(|known| known == take);
-        let best = found.into_iter().filter(|(to, _)| fits(to)).min_by_key(|(_, take)| order(take));
-        Ok(best.map(|(to, take)| self.converted(value, to, take)))
+        let best = found.into_iter().filter(|(to, ..)| fits(to)).min_by_key(|(.., take)| order(take));
+        let seen = best.map(|(to, conversion, take)| match conversion {
+            Conversion::From => Seen::From { to: Box::new(to), take },
+            Conversion::Into => Seen::Into { to: Box::new(to), take },
+        });
+        Ok(seen.map(|seen| self.converted(value, seen)))
     }
 
     /// The conversion of a value, which may be behind a reference.
-    fn converted(&self, value: &Written, to: Seen, take: Take) -> Seen {
-        let seen = Seen::From { to: Box::new(to), take };
+    fn converted(&self, value: &Written, seen: Seen) -> Seen {
         let is_reference = |written: Written| matches!(written.ty, syn::Type::Reference(_));
         if self.unalias(value).is_ok_and(is_reference) { Seen::Ref(Box::new(seen)) } else { seen }
     }
@@ -135,28 +138,38 @@ fn only_field(definition: &Definition) -> Option<&Field> {
     fields.next().filter(|_| fields.next().is_none())
 }
 
-/// The keys that `impl From<UserId> for Uuid` converts to, and whether a reference does.
-fn conversions(items: &[Item], name: &str, add: &mut impl FnMut(Seen, bool)) {
+/// The trait that converts a type.
+#[derive(Clone, Copy)]
+enum Conversion {
+    From,
+    Into,
+}
+
+/// The keys that `impl From<UserId> for Uuid` and `impl Into<Uuid> for UserId` convert to, and whether a reference does.
+fn conversions(items: &[Item], name: &str, add: &mut impl FnMut(Seen, Conversion, bool)) {
     for item in items {
         match item {
             Item::Impl(block) => {
                 let Some(path) = block.trait_.as_ref().map(|(path, ..)| path) else { continue };
                 let whole = syn::Type::Path(syn::TypePath { attrs: Vec::new(), qself: None, path: path.clone() });
-                let Some(from) = argument(&whole).filter(|_| last_segment(&whole).as_deref() == Some("From")) else {
-                    continue;
+                let Some(argument) = argument(&whole) else { continue };
+                let (from, to, conversion) = match last_segment(&whole).as_deref() {
+                    Some("From") => (argument, &*block.self_ty, Conversion::From),
+                    Some("Into") => (&*block.self_ty, argument, Conversion::Into),
+                    _ => continue,
                 };
                 let (from, by_reference) = match from {
                     syn::Type::Reference(reference) => (&*reference.elem, true),
                     from => (from, false),
                 };
-                let target = match last_segment(&block.self_ty).as_deref() {
+                let target = match last_segment(to).as_deref() {
                     Some("i64") => Seen::I64,
                     Some("Uuid") => Seen::Uuid,
                     Some("String") => Seen::String,
                     _ => continue,
                 };
                 if last_segment(from).as_deref() == Some(name) {
-                    add(target, by_reference);
+                    add(target, conversion, by_reference);
                 }
             }
             Item::Mod(module) => {

@@ -310,6 +310,16 @@ fn an_id_is_found_inside_its_own_type() {
         ),
         ("pub struct UserId(String); impl From<UserId> for String { fn from(id: UserId) -> Self { id.0 } }", text, ""),
         (
+            "#[derive(Clone, Copy)] pub struct UserId(Uuid); impl Into<Uuid> for UserId { fn into(self) -> Uuid { self.0 } }",
+            uuid,
+            "user_id: Into { to: Uuid, take: Copy }",
+        ),
+        (
+            "pub struct UserId(Uuid); impl Into<Uuid> for &UserId { fn into(self) -> Uuid { self.0 } }",
+            uuid,
+            "user_id: Into { to: Uuid, take: Borrow }",
+        ),
+        (
             "#[derive(Clone, Copy, derive_more::Into)] pub struct UserId(i64);",
             None,
             "user_id: From { to: I64, take: Copy }",
@@ -346,7 +356,18 @@ fn an_id_is_found_inside_a_type_that_a_macro_makes() {
             "UserId",
             "user_id.as_str(): Str",
         ),
-        ("($($name:ident),*) => { $(pub struct $name(pub Uuid);)* }", "UserId, TeamId", ""),
+        ("($($name:ident),*) => { $(pub struct $name(pub Uuid);)* }", "UserId, TeamId", "user_id.0: Uuid"),
+        (
+            "($($(#[$meta:meta])* $name:ident($inner:ty)),+ $(,)?) => { $($(#[$meta])* pub struct $name(pub $inner);)+ }",
+            "TeamId(Uuid), /// A user.\n UserId(i64),",
+            "",
+        ),
+        (
+            "($($(#[$meta:meta])* $name:ident => $inner:ty;)*) => { $($(#[$meta])* pub struct $name(pub $inner);)* }",
+            "TeamId => Uuid; /// A user.\n UserId => i64;",
+            "user_id.0: I64",
+        ),
+        ("($name:ident, $($other:ident),*) => { pub struct $name(pub Uuid); }", "UserId, TeamId", ""),
         ("($name:ident) => { pub enum $name { One(i64) } }", "UserId", ""),
     ] {
         let source = format!(

@@ -4,7 +4,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::{
-    Change, Conversation, ConversationChanges, ConversationOrder, Error, NewConversation, Owner,
+    Archived, Change, Conversation, ConversationChanges, ConversationOrder, Error, NewConversation, Owner,
     {% if group.is_some() %}Reach, {% endif %}Result,
 };
 {% if group.is_some() %}use super::groups;
@@ -139,6 +139,35 @@ impl Store {
         .await
     }
 
+    pub(crate) async fn set_archived(
+        &self,
+        owner: &Owner,
+        id: Uuid,
+        is_archived: bool,
+    ) -> Result<Conversation> {
+        const UPDATE: &str = concat!(r#"
+            UPDATE {{ conversations }} AS c
+            SET archived_at = CASE WHEN $2::boolean THEN coalesce(c.archived_at, $3::timestamptz) END
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1::uuid
+            RETURNING "#, conversation_columns!());
+
+        retry(|| async {
+            let mut lease = self.lease(owner, id).await?;
+            let updated: Option<Conversation> = sqlx::query_as(UPDATE)
+                .bind(id)
+                .bind(is_archived)
+                .bind(now())
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_optional(lease.connection())
+                .await?;
+            lease.end();
+            updated.ok_or(Error::NotFound)
+        })
+        .await
+    }
+
     pub(crate) async fn delete_conversation(&self, owner: &Owner, id: Uuid) -> Result<()> {
         const DELETE: &str = r#"
             DELETE FROM {{ conversations }} AS c
@@ -165,40 +194,22 @@ impl Store {
     pub(crate) async fn list_conversations(
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
-        order_by: ConversationOrder,
+        (order_by, archived): (ConversationOrder, Archived),
         (time, id): (Timestamp, Uuid),
         limit: u32,
     ) -> Result<Vec<Conversation>> {
-        const UPDATED_DESC: &str = concat!("SELECT ", conversation_columns!(), r#"
-            FROM {{ conversations }} AS c
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}(c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
-            ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint"#);
-        const UPDATED_ASC: &str = concat!("SELECT ", conversation_columns!(), r#"
-            FROM {{ conversations }} AS c
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}(c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
-            ORDER BY c.updated_at, c.id LIMIT $1::bigint"#);
-        const CREATED_DESC: &str = concat!("SELECT ", conversation_columns!(), r#"
-            FROM {{ conversations }} AS c
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id < $2::uuid
-            ORDER BY c.id DESC LIMIT $1::bigint"#);
-        const CREATED_ASC: &str = concat!("SELECT ", conversation_columns!(), r#"
-            FROM {{ conversations }} AS c
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id > $2::uuid
-            ORDER BY c.id LIMIT $1::bigint"#);
-
-        let sql = match order_by {
-            ConversationOrder::UpdatedDesc => UPDATED_DESC,
-            ConversationOrder::UpdatedAsc => UPDATED_ASC,
-            ConversationOrder::CreatedDesc => CREATED_DESC,
-            ConversationOrder::CreatedAsc => CREATED_ASC,
+        let lists = match archived {
+            Archived::Exclude => ACTIVE,
+            Archived::Include => ALL,
+            Archived::Only => ARCHIVED,
         };
 {%- if group.is_some() %}
-        let sql = match reach {
-            Reach::Owner(_) => sql,
-            Reach::Group(_) => groups::list(order_by),
+        let lists = match reach {
+            Reach::Owner(_) => lists,
+            Reach::Group(_) => groups::lists(archived),
         };
 {%- endif %}
-        let mut query = sqlx::query_as(sql).bind(i64::from(limit));
+        let mut query = sqlx::query_as(lists.by(order_by)).bind(i64::from(limit));
         if order_by.is_by_update() {
             query = query.bind(timestamp(time));
         }
@@ -221,59 +232,22 @@ impl Store {
     }
 
     pub(crate) async fn delete_conversations_before(&self, cutoff: Timestamp) -> Result<u64> {
+        self.delete_batches(&OLD, cutoff).await
+    }
+
+    pub(crate) async fn delete_archived_before(&self, cutoff: Timestamp) -> Result<u64> {
+        self.delete_batches(&OLD_ARCHIVED, cutoff).await
+    }
+
+    async fn delete_batches(&self, old: &Old, cutoff: Timestamp) -> Result<u64> {
 {%- match owner %}
 {%- when Some(owner) %}
-        // For a condition on the pair (owner, id) the planner uses the first column only, and would
-        // read all rows of an owner in every page. The size is the number of rows to delete, or more.
-        const SIZES: &str = r#"
-            WITH own AS (
-                SELECT c.{{ owner }}, c.id, CASE WHEN c.updated_at < $1::timestamptz THEN
-                    1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
-                    ELSE 0 END AS size
-                FROM {{ conversations }} AS c
-                WHERE c.{{ owner }} = $3 AND c.id > $2::uuid
-                ORDER BY c.id LIMIT 1000
-            ), others AS (
-                SELECT c.{{ owner }}, c.id, CASE WHEN c.updated_at < $1::timestamptz THEN
-                    1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
-                    ELSE 0 END AS size
-                FROM {{ conversations }} AS c
-                WHERE c.{{ owner }} > $3
-                ORDER BY c.{{ owner }}, c.id LIMIT 1000
-            )
-            SELECT p.id, p.{{ owner }}, p.size FROM own AS p
-            UNION ALL
-            SELECT p.id, p.{{ owner }}, p.size FROM others AS p
-            ORDER BY {{ owner }}, id LIMIT 1000"#;
-        const DELETE: &str = r#"
-            WITH own AS (
-                SELECT c.{{ owner }}, c.id, c.updated_at FROM {{ conversations }} AS c
-                WHERE c.{{ owner }} = $4 AND c.id > $2::uuid
-                ORDER BY c.id LIMIT $3::bigint
-            ), others AS (
-                SELECT c.{{ owner }}, c.id, c.updated_at FROM {{ conversations }} AS c
-                WHERE c.{{ owner }} > $4
-                ORDER BY c.{{ owner }}, c.id LIMIT $3::bigint
-            ), batch AS (
-                SELECT b.{{ owner }}, b.id, b.updated_at FROM own AS b
-                UNION ALL
-                SELECT b.{{ owner }}, b.id, b.updated_at FROM others AS b
-                ORDER BY {{ owner }}, id LIMIT $3::bigint
-            ), deleted AS (
-                DELETE FROM {{ conversations }} AS c USING batch AS b
-                WHERE b.updated_at < $1::timestamptz AND c.updated_at < $1::timestamptz
-                  AND c.{{ owner }} = b.{{ owner }} AND c.id = b.id
-                RETURNING c.id
-            )
-            SELECT (SELECT count(*) FROM deleted), b.id, b.{{ owner }} FROM batch AS b
-            ORDER BY b.{{ owner }} DESC, b.id DESC LIMIT 1"#;
-
         let cutoff = timestamp(cutoff);
         let mut last = (Uuid::nil(), {{ least_key }});
         let mut total = 0;
         loop {
             let (last_id, last_owner) = &last;
-            let page: Vec<(Uuid, {{ key_type }}, i64)> = sqlx::query_as(SIZES)
+            let page: Vec<(Uuid, {{ key_type }}, i64)> = sqlx::query_as(old.sizes)
                 .bind(cutoff)
                 .bind(last_id)
                 .bind(last_owner)
@@ -286,7 +260,7 @@ impl Store {
                 let (last_id, last_owner) = &last;
                 let end: Option<(i64, Uuid, {{ key_type }})> = if batch.iter().any(|(_, _, size)| *size > 0) {
                     retry(|| async {
-                        let deleted = sqlx::query_as(DELETE)
+                        let deleted = sqlx::query_as(old.delete)
                             .bind(cutoff)
                             .bind(last_id)
                             .bind(i64::try_from(batch.len()).unwrap_or(i64::MAX))
@@ -306,29 +280,11 @@ impl Store {
             }
         }
 {%- when None %}
-        // The size is the number of rows to delete, or more.
-        const SIZES: &str = r#"
-            SELECT c.id, CASE WHEN c.updated_at < $1::timestamptz THEN
-                1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.conversation_id = c.id)
-                ELSE 0 END AS size
-            FROM {{ conversations }} AS c
-            WHERE c.id > $2::uuid ORDER BY c.id LIMIT 1000"#;
-        const DELETE: &str = r#"
-            WITH batch AS (
-                SELECT c.id, c.updated_at FROM {{ conversations }} AS c
-                WHERE c.id > $2::uuid ORDER BY c.id LIMIT $3::bigint
-            ), deleted AS (
-                DELETE FROM {{ conversations }} AS c USING batch AS b
-                WHERE b.updated_at < $1::timestamptz AND c.updated_at < $1::timestamptz AND c.id = b.id
-                RETURNING c.id
-            )
-            SELECT (SELECT count(*) FROM deleted), b.id FROM batch AS b ORDER BY b.id DESC LIMIT 1"#;
-
         let cutoff = timestamp(cutoff);
         let mut last_id = Uuid::nil();
         let mut total = 0;
         loop {
-            let page: Vec<(Uuid, i64)> = sqlx::query_as(SIZES)
+            let page: Vec<(Uuid, i64)> = sqlx::query_as(old.sizes)
                 .bind(cutoff)
                 .bind(last_id)
                 .fetch_all(&self.pool)
@@ -339,7 +295,7 @@ impl Store {
             for mut batch in batches(page, |(_, size)| *size) {
                 let end: Option<(i64, Uuid)> = if batch.iter().any(|(_, size)| *size > 0) {
                     retry(|| async {
-                        let deleted = sqlx::query_as(DELETE)
+                        let deleted = sqlx::query_as(old.delete)
                             .bind(cutoff)
                             .bind(last_id)
                             .bind(i64::try_from(batch.len()).unwrap_or(i64::MAX))
@@ -361,6 +317,97 @@ impl Store {
     }
 }
 
+/// The statements that delete the conversations whose time is before a cutoff. `sizes` reads a page with
+/// the number of rows to delete, or more, of each conversation.
+struct Old {
+    sizes: &'static str,
+    delete: &'static str,
+}
+{%- match owner %}
+{%- when Some(owner) %}
+
+/// For a condition on the pair (owner, id) the planner uses the first column only, and would read all
+/// rows of an owner in every page.
+macro_rules! old {
+    ($time:literal) => {
+        Old {
+            sizes: concat!(r#"
+                WITH own AS (
+                    SELECT c.{{ owner }}, c.id, CASE WHEN c."#, $time, r#" < $1::timestamptz THEN
+                        1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
+                        + (SELECT count(*) FROM {{ usage }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
+                        ELSE 0 END AS size
+                    FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = $3 AND c.id > $2::uuid
+                    ORDER BY c.id LIMIT 1000
+                ), others AS (
+                    SELECT c.{{ owner }}, c.id, CASE WHEN c."#, $time, r#" < $1::timestamptz THEN
+                        1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
+                        + (SELECT count(*) FROM {{ usage }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
+                        ELSE 0 END AS size
+                    FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} > $3
+                    ORDER BY c.{{ owner }}, c.id LIMIT 1000
+                )
+                SELECT p.id, p.{{ owner }}, p.size FROM own AS p
+                UNION ALL
+                SELECT p.id, p.{{ owner }}, p.size FROM others AS p
+                ORDER BY {{ owner }}, id LIMIT 1000"#),
+            delete: concat!(r#"
+                WITH own AS (
+                    SELECT c.{{ owner }}, c.id, c."#, $time, r#" FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = $4 AND c.id > $2::uuid
+                    ORDER BY c.id LIMIT $3::bigint
+                ), others AS (
+                    SELECT c.{{ owner }}, c.id, c."#, $time, r#" FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} > $4
+                    ORDER BY c.{{ owner }}, c.id LIMIT $3::bigint
+                ), batch AS (
+                    SELECT b.{{ owner }}, b.id, b."#, $time, r#" FROM own AS b
+                    UNION ALL
+                    SELECT b.{{ owner }}, b.id, b."#, $time, r#" FROM others AS b
+                    ORDER BY {{ owner }}, id LIMIT $3::bigint
+                ), deleted AS (
+                    DELETE FROM {{ conversations }} AS c USING batch AS b
+                    WHERE b."#, $time, r#" < $1::timestamptz AND c."#, $time, r#" < $1::timestamptz
+                      AND c.{{ owner }} = b.{{ owner }} AND c.id = b.id
+                    RETURNING c.id
+                )
+                SELECT (SELECT count(*) FROM deleted), b.id, b.{{ owner }} FROM batch AS b
+                ORDER BY b.{{ owner }} DESC, b.id DESC LIMIT 1"#),
+        }
+    };
+}
+{%- when None %}
+
+macro_rules! old {
+    ($time:literal) => {
+        Old {
+            sizes: concat!(r#"
+                SELECT c.id, CASE WHEN c."#, $time, r#" < $1::timestamptz THEN
+                    1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.conversation_id = c.id)
+                    + (SELECT count(*) FROM {{ usage }} AS m WHERE m.conversation_id = c.id)
+                    ELSE 0 END AS size
+                FROM {{ conversations }} AS c
+                WHERE c.id > $2::uuid ORDER BY c.id LIMIT 1000"#),
+            delete: concat!(r#"
+                WITH batch AS (
+                    SELECT c.id, c."#, $time, r#" FROM {{ conversations }} AS c
+                    WHERE c.id > $2::uuid ORDER BY c.id LIMIT $3::bigint
+                ), deleted AS (
+                    DELETE FROM {{ conversations }} AS c USING batch AS b
+                    WHERE b."#, $time, r#" < $1::timestamptz AND c."#, $time, r#" < $1::timestamptz AND c.id = b.id
+                    RETURNING c.id
+                )
+                SELECT (SELECT count(*) FROM deleted), b.id FROM batch AS b ORDER BY b.id DESC LIMIT 1"#),
+        }
+    };
+}
+{%- endmatch %}
+
+const OLD: Old = old!("updated_at");
+const OLD_ARCHIVED: Old = old!("archived_at");
+
 /// Splits a page of conversations where a thousand rows are reached. A conversation is never split.
 fn batches<T>(page: Vec<T>, size: impl Fn(&T) -> i64) -> Vec<Vec<T>> {
     let (mut batches, mut batch, mut rows) = (Vec::new(), Vec::new(), 0);
@@ -375,3 +422,50 @@ fn batches<T>(page: Vec<T>, size: impl Fn(&T) -> i64) -> Vec<Vec<T>> {
     batches.push(batch);
     batches
 }
+
+/// The statements for a page of conversations.
+pub(super) struct Lists {
+    pub updated_desc: &'static str,
+    pub updated_asc: &'static str,
+    pub created_desc: &'static str,
+    pub created_asc: &'static str,
+}
+
+impl Lists {
+    pub(super) fn by(&self, order: ConversationOrder) -> &'static str {
+        match order {
+            ConversationOrder::UpdatedDesc => self.updated_desc,
+            ConversationOrder::UpdatedAsc => self.updated_asc,
+            ConversationOrder::CreatedDesc => self.created_desc,
+            ConversationOrder::CreatedAsc => self.created_asc,
+        }
+    }
+}
+
+/// The condition is a part of the text, so that the index with that condition is used.
+macro_rules! lists {
+    ($condition:literal) => {
+        Lists {
+            updated_desc: concat!("SELECT ", conversation_columns!(), r#"
+                FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}"#, $condition, r#"(c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+                ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint"#),
+            updated_asc: concat!("SELECT ", conversation_columns!(), r#"
+                FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}"#, $condition, r#"(c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+                ORDER BY c.updated_at, c.id LIMIT $1::bigint"#),
+            created_desc: concat!("SELECT ", conversation_columns!(), r#"
+                FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id < $2::uuid
+                ORDER BY c.id DESC LIMIT $1::bigint"#),
+            created_asc: concat!("SELECT ", conversation_columns!(), r#"
+                FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id > $2::uuid
+                ORDER BY c.id LIMIT $1::bigint"#),
+        }
+    };
+}
+
+const ALL: Lists = lists!("");
+const ACTIVE: Lists = lists!("c.archived_at IS NULL AND ");
+const ARCHIVED: Lists = lists!("c.archived_at IS NOT NULL AND ");

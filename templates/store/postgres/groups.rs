@@ -10,20 +10,21 @@
 //! `LIMIT 1` in a join makes the server look up one membership, instead of all of the group.
 //! `WITH TIES` needs `PostgreSQL` 13.
 
-use super::super::ConversationOrder;
+use super::super::Archived;
 use super::super::page::Bound;
+use super::conversations::Lists;
 use super::rows::{conversation_columns, display_message_columns, run_columns};
+use super::usage::sums;
 
-/// The statement for a page of conversations.
+/// The statements for a page of conversations.
 ///
 /// A page can have conversations only of the members whose first ones come first, and of each no
 /// more than fit on it.
-pub(super) fn list(order: ConversationOrder) -> &'static str {
-    match order {
-        ConversationOrder::UpdatedDesc => UPDATED_DESC,
-        ConversationOrder::UpdatedAsc => UPDATED_ASC,
-        ConversationOrder::CreatedDesc => CREATED_DESC,
-        ConversationOrder::CreatedAsc => CREATED_ASC,
+pub(super) fn lists(archived: Archived) -> Lists {
+    match archived {
+        Archived::Exclude => ACTIVE,
+        Archived::Include => ALL,
+        Archived::Only => ARCHIVED,
     }
 }
 
@@ -44,101 +45,109 @@ pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!()
     WHERE c.id = $1::uuid
     ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#);
 
-const UPDATED_DESC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
-        ) AS o
-        CROSS JOIN LATERAL (
-            SELECT c.updated_at, c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = o.group_member AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
-            ORDER BY c.updated_at DESC, c.id DESC LIMIT 1
-        ) AS c
-        ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM first AS f
-    CROSS JOIN LATERAL (
-        SELECT "#, conversation_columns!(), r#"
-        FROM {{ conversations }} AS c
-        WHERE c.{{ owner }} = f.group_member AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
-        ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint
-    ) AS c
-    ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
+/// As for one owner, the condition is a part of the text.
+macro_rules! lists {
+    ($condition:literal) => {
+        Lists {
+            updated_desc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+                    ) AS o
+                    CROSS JOIN LATERAL (
+                        SELECT c.updated_at, c.id FROM {{ conversations }} AS c
+                        WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"(c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+                        ORDER BY c.updated_at DESC, c.id DESC LIMIT 1
+                    ) AS c
+                    ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM first AS f
+                CROSS JOIN LATERAL (
+                    SELECT "#, conversation_columns!(), r#"
+                    FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"(c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+                    ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint
+                ) AS c
+                ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+            updated_asc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+                    ) AS o
+                    CROSS JOIN LATERAL (
+                        SELECT c.updated_at, c.id FROM {{ conversations }} AS c
+                        WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"(c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+                        ORDER BY c.updated_at, c.id LIMIT 1
+                    ) AS c
+                    ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM first AS f
+                CROSS JOIN LATERAL (
+                    SELECT "#, conversation_columns!(), r#"
+                    FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"(c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+                    ORDER BY c.updated_at, c.id LIMIT $1::bigint
+                ) AS c
+                ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+            created_desc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+                    ) AS o
+                    CROSS JOIN LATERAL (
+                        SELECT c.id FROM {{ conversations }} AS c
+                        WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"c.id < $2::uuid
+                        ORDER BY c.id DESC LIMIT 1
+                    ) AS c
+                    ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM first AS f
+                CROSS JOIN LATERAL (
+                    SELECT "#, conversation_columns!(), r#"
+                    FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"c.id < $2::uuid
+                    ORDER BY c.id DESC LIMIT $1::bigint
+                ) AS c
+                ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+            created_asc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+                    ) AS o
+                    CROSS JOIN LATERAL (
+                        SELECT c.id FROM {{ conversations }} AS c
+                        WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"c.id > $2::uuid
+                        ORDER BY c.id LIMIT 1
+                    ) AS c
+                    ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM first AS f
+                CROSS JOIN LATERAL (
+                    SELECT "#, conversation_columns!(), r#"
+                    FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"c.id > $2::uuid
+                    ORDER BY c.id LIMIT $1::bigint
+                ) AS c
+                ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+        }
+    };
+}
 
-const UPDATED_ASC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
-        ) AS o
-        CROSS JOIN LATERAL (
-            SELECT c.updated_at, c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = o.group_member AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
-            ORDER BY c.updated_at, c.id LIMIT 1
-        ) AS c
-        ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM first AS f
-    CROSS JOIN LATERAL (
-        SELECT "#, conversation_columns!(), r#"
-        FROM {{ conversations }} AS c
-        WHERE c.{{ owner }} = f.group_member AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
-        ORDER BY c.updated_at, c.id LIMIT $1::bigint
-    ) AS c
-    ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
-
-const CREATED_DESC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-        ) AS o
-        CROSS JOIN LATERAL (
-            SELECT c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = o.group_member AND c.id < $2::uuid
-            ORDER BY c.id DESC LIMIT 1
-        ) AS c
-        ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM first AS f
-    CROSS JOIN LATERAL (
-        SELECT "#, conversation_columns!(), r#"
-        FROM {{ conversations }} AS c
-        WHERE c.{{ owner }} = f.group_member AND c.id < $2::uuid
-        ORDER BY c.id DESC LIMIT $1::bigint
-    ) AS c
-    ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
-
-const CREATED_ASC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-        ) AS o
-        CROSS JOIN LATERAL (
-            SELECT c.id FROM {{ conversations }} AS c
-            WHERE c.{{ owner }} = o.group_member AND c.id > $2::uuid
-            ORDER BY c.id LIMIT 1
-        ) AS c
-        ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM first AS f
-    CROSS JOIN LATERAL (
-        SELECT "#, conversation_columns!(), r#"
-        FROM {{ conversations }} AS c
-        WHERE c.{{ owner }} = f.group_member AND c.id > $2::uuid
-        ORDER BY c.id LIMIT $1::bigint
-    ) AS c
-    ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#);
+const ALL: Lists = lists!("");
+const ACTIVE: Lists = lists!("archived_at IS NULL AND ");
+const ARCHIVED: Lists = lists!("archived_at IS NOT NULL AND ");
 
 const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
     FROM (
@@ -277,6 +286,45 @@ pub(super) const UNFINISHED_RUNS: &str = concat!("SELECT ", run_columns!(), r#"
     ) AS r
     ORDER BY r.started_at DESC LIMIT 1000"#);
 
+pub(super) const USAGE: &str = concat!(r#"
+    SELECT u.model, u.messages, u.input, u.output, u.cached
+    FROM (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AS o
+    LEFT JOIN LATERAL (
+        SELECT "#, sums!(), r#" FROM {{ usage }} AS u
+        WHERE u.{{ owner }} = o.group_member AND u.conversation_id = $1::uuid
+          AND (u.input_tokens > 0 OR u.output_tokens > 0)
+        GROUP BY u.model
+    ) AS u ON TRUE"#);
+
+/// The sums of each member are made first, so that the rows of each are read with an index.
+pub(super) const USAGE_BETWEEN: &str = r#"
+    SELECT u.model, sum(u.messages)::bigint AS messages,
+           least(sum(u.input), 9223372036854775807)::bigint AS input,
+           least(sum(u.output), 9223372036854775807)::bigint AS output,
+           least(sum(u.cached), 9223372036854775807)::bigint AS cached
+    FROM (
+        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+    ) AS o
+    CROSS JOIN LATERAL (
+        SELECT u.model, count(*) AS messages, sum(u.input_tokens) AS input,
+               sum(u.output_tokens) AS output, sum(u.cached_tokens) AS cached
+        FROM {{ usage }} AS u
+        WHERE u.{{ owner }} = o.group_member
+          AND u.inserted_at >= $1::timestamptz AND u.inserted_at < $2::timestamptz
+          AND (u.input_tokens > 0 OR u.output_tokens > 0)
+        GROUP BY u.model
+    ) AS u
+    GROUP BY u.model"#;
+
 pub(super) const HEADER: &str = r#"
     SELECT s.data
     FROM (
@@ -334,10 +382,24 @@ pub(super) const UNREADABLE_DATA: &str = r#"
       AND s.conversation_id = $1::uuid
       AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
     UNION ALL
+    SELECT -1, s.conversation_id, s.data
+    FROM {{ agent_states }} AS s
+    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND s.conversation_id = $1::uuid
+      AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
+    UNION ALL
     SELECT m.position, m.message_id, m.data
     FROM {{ unreadable_states }} AS u
     JOIN {{ agent_messages }} AS m
         ON m.{{ owner }} = u.{{ owner }} AND m.conversation_id = $1::uuid AND m.epoch = u.epoch
     WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND u.conversation_id = $1::uuid AND u.epoch = $2::bigint"#;
+      AND u.conversation_id = $1::uuid AND u.epoch = $2::bigint
+    UNION ALL
+    SELECT m.position, m.message_id, m.data
+    FROM {{ agent_states }} AS s
+    JOIN {{ agent_messages }} AS m
+        ON m.{{ owner }} = s.{{ owner }} AND m.conversation_id = $1::uuid AND m.epoch = s.epoch
+    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND s.conversation_id = $1::uuid
+      AND s.unreadable_data IS NOT NULL AND $2::bigint = -1"#;
 {%- endif %}

@@ -14,8 +14,18 @@ use super::super::page::Bound;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::lease::{Lease, in_time};
 use super::rows::{display_message_columns, joined_display_message, named};
-use super::{Store, UNIQUE_VIOLATION, code, now, retry, timestamp};
-use crate::sagents::Timestamp;
+use super::usage::{Counted, counted};
+use super::{FOREIGN_KEY_VIOLATION, Store, UNIQUE_VIOLATION, code, now, retry, timestamp};
+use crate::sagents::{MessageUsage, Timestamp, usage_of};
+
+/// The items of a message to store.
+#[derive(Clone, Copy)]
+pub(crate) struct Items<'a> {
+    pub(crate) message_id: Uuid,
+    pub(crate) messages: &'a [NewDisplayMessage],
+    pub(crate) delivery: Delivery,
+    pub(crate) usage: Option<&'a MessageUsage>,
+}
 
 impl Store {
     pub(crate) async fn append_display_message(
@@ -24,10 +34,12 @@ impl Store {
         conversation_id: Uuid,
         message: &NewDisplayMessage,
     ) -> Result<DisplayMessage> {
+        let usage = usage_of(&message.metadata);
+        let usage = usage.as_ref();
         let stored: DisplayMessage = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
             let connection = lease.connection();
-            let stored = match append(connection, owner, conversation_id, message, Delivery::Stored).await {
+            let stored = match append(connection, owner, conversation_id, message, Delivery::Stored, usage).await {
                 // The item exists, and the statement was undone.
                 Err(error) if code(&error).as_deref() == Some(UNIQUE_VIOLATION) => {
                     let stored = stored_item(connection, owner, conversation_id, message).await?;
@@ -49,9 +61,7 @@ impl Store {
         &self,
         owner: &Owner,
         conversation_id: Uuid,
-        message_id: Uuid,
-        messages: &[NewDisplayMessage],
-        delivery: Delivery,
+        Items { message_id, messages, delivery, usage }: Items<'_>,
     ) -> Result<Vec<DisplayMessage>> {
         let items: Vec<_> = messages.iter().map(|new| new.item).collect();
         let roles: Vec<_> = messages.iter().map(|new| new.role.as_str()).collect();
@@ -65,7 +75,7 @@ impl Store {
             // A draft exists, except for the first time.
             if let ([message], true) = (messages, delivery != Delivery::Draft) {
                 let connection = lease.connection();
-                match append(connection, owner, conversation_id, message, delivery).await {
+                match append(connection, owner, conversation_id, message, delivery, usage).await {
                     // It exists.
                     Err(error) if code(&error).as_deref() == Some(UNIQUE_VIOLATION) => {}
                     appended => {
@@ -74,7 +84,8 @@ impl Store {
                     }
                 }
             }
-            let stored = sqlx::query_as(SAVE)
+            let statement = if usage.is_some() { SAVE_COUNTED } else { SAVE };
+            let mut query = sqlx::query_as(statement)
                 .bind(conversation_id)
                 .bind(message_id)
                 .bind(&items)
@@ -85,14 +96,22 @@ impl Store {
                 .bind(&calls)
                 .bind(&statuses)
                 .bind(now())
-                .bind(delivery.as_stored())
+                .bind(delivery.as_stored()){% if owner.is_none() %};{% endif %}
 {%- if owner.is_some() %}
-                .bind(owner.id())
+                .bind(owner.id());
 {%- endif %}
-                .fetch_all(lease.connection())
-                .await?;
+            if let Some(usage) = usage {
+                query = query.bind(Json([Counted::new(message_id, usage)]));
+            }
+            let stored = match query.fetch_all(lease.connection()).await {
+                // The conversation was deleted in between.
+                Err(error) if code(&error).as_deref() == Some(FOREIGN_KEY_VIOLATION) => {
+                    Err(Error::NotFound)
+                }
+                stored => Ok(stored?),
+            };
             lease.end();
-            Ok(stored)
+            stored
         })
         .await?;
         match stored.iter().map(|row| row.changed).max() {
@@ -348,12 +367,15 @@ impl Store {
 /// Stores the items of a message. Only missing ones take a sequence, and the conversation is touched
 /// only if something changes. If a concurrent writer inserts one of them first, the unique key undoes
 /// the statement, and the next attempt finds that item.
-const SAVE: &str = concat!(r#"
+macro_rules! save {
+    ($counted:expr) => { concat!(r#"
     WITH present AS (
         SELECT "#, display_message_columns!(), r#"
         FROM {{ display_messages }} AS m
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
           AND m.message_id = $2::uuid
+    ), unfinished AS (
+        SELECT m.sequence FROM present AS m WHERE m.delivery IN ('draft', 'interrupted')
     ), new AS (
         SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id, n.status
         FROM unnest(
@@ -374,11 +396,7 @@ const SAVE: &str = concat!(r#"
             last_change = c.last_change + 1,
             updated_at = greatest(c.updated_at, $10::timestamptz)
         WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid
-          AND (
-              EXISTS (SELECT FROM missing) OR EXISTS (
-                  SELECT FROM present AS m WHERE m.delivery IN ('draft', 'interrupted')
-              )
-          )
+          AND (EXISTS (SELECT FROM missing) OR EXISTS (SELECT FROM unfinished))
         RETURNING c.id, c.updated_at, c.last_change,
                   c.next_sequence - (SELECT count(*) FROM missing) - 1 AS last_sequence{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
     ), inserted AS (
@@ -395,18 +413,16 @@ const SAVE: &str = concat!(r#"
         SET role = n.role, content_type = n.content_type, content = n.content,
             metadata = n.metadata, tool_call_id = n.tool_call_id, status = n.status,
             changed = c.last_change, delivery = $11::text
-        FROM conversation AS c, new AS n
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id
-          AND m.message_id = $2::uuid AND m.item = n.item
-          AND m.delivery IN ('draft', 'interrupted')
+        FROM conversation AS c, unfinished AS u, new AS n
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id AND m.sequence = u.sequence
+          AND m.item = n.item AND m.delivery IN ('draft', 'interrupted')
         RETURNING "#, display_message_columns!(), r#"
     ), deleted AS (
-        DELETE FROM {{ display_messages }} AS m USING conversation AS c
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id
-          AND m.message_id = $2::uuid AND m.item <> ALL ($3::integer[])
-          AND m.delivery IN ('draft', 'interrupted')
+        DELETE FROM {{ display_messages }} AS m USING conversation AS c, unfinished AS u
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id AND m.sequence = u.sequence
+          AND m.item <> ALL ($3::integer[]) AND m.delivery IN ('draft', 'interrupted')
         RETURNING m.item
-    )
+    )"#, $counted, r#"
     SELECT "#, display_message_columns!(), r#" FROM present AS m
     WHERE m.item NOT IN (SELECT n.item FROM replaced AS n)
       AND m.item NOT IN (SELECT n.item FROM deleted AS n)
@@ -414,7 +430,18 @@ const SAVE: &str = concat!(r#"
     SELECT "#, display_message_columns!(), r#" FROM replaced AS m
     UNION ALL
     SELECT "#, display_message_columns!(), r#" FROM inserted AS m
-    ORDER BY item"#);
+    ORDER BY item"#) };
+}
+
+const SAVE: &str = save!("");
+const SAVE_COUNTED: &str = save!(counted!(
+    r#"(
+                SELECT c.id{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %} FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid
+            )"#,
+    "$10",
+    "${% if owner.is_some() %}13{% else %}12{% endif %}"
+));
 
 /// Appends an item, or returns nothing if there is no such conversation.
 async fn append(
@@ -423,24 +450,31 @@ async fn append(
     conversation_id: Uuid,
     message: &NewDisplayMessage,
     delivery: Delivery,
+    usage: Option<&MessageUsage>,
 ) -> sqlx::Result<Option<DisplayMessage>> {
-    const APPEND: &str = concat!(r#"
+    macro_rules! append {
+        ($counted:expr) => { concat!(r#"
         WITH conversation AS (
             UPDATE {{ conversations }} AS c
             SET next_sequence = c.next_sequence + 1, last_change = c.last_change + 1,
                 updated_at = greatest(c.updated_at, $10::timestamptz)
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid
             RETURNING c.id, c.next_sequence - 1 AS sequence, c.last_change, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
-        )
+        )"#, $counted, r#"
         INSERT INTO {{ display_messages }} AS m
             (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
              tool_call_id, status, inserted_at, changed, delivery{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
         SELECT c.id, c.sequence, $2::uuid, $3::integer, $4::text, $5::text, $6::text, $7::jsonb,
                $8::text, $9::text, c.updated_at, c.last_change, $11::text{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
         FROM conversation AS c
-        RETURNING "#, display_message_columns!());
+        RETURNING "#, display_message_columns!()) };
+    }
+    const APPEND: &str = append!("");
+    const APPEND_COUNTED: &str =
+        append!(counted!("conversation", "$10", "${% if owner.is_some() %}13{% else %}12{% endif %}"));
 
-    sqlx::query_as(APPEND)
+    let statement = if usage.is_some() { APPEND_COUNTED } else { APPEND };
+    let mut query = sqlx::query_as(statement)
         .bind(conversation_id)
         .bind(message.message_id)
         .bind(message.item)
@@ -451,12 +485,14 @@ async fn append(
         .bind(&message.tool_call_id)
         .bind(message.status.map(ToolStatus::as_str))
         .bind(now())
-        .bind(delivery.as_stored())
+        .bind(delivery.as_stored()){% if owner.is_none() %};{% endif %}
 {%- if owner.is_some() %}
-        .bind(owner.id())
+        .bind(owner.id());
 {%- endif %}
-        .fetch_optional(connection)
-        .await
+    if let Some(usage) = usage {
+        query = query.bind(Json([Counted::new(message.message_id, usage)]));
+    }
+    query.fetch_optional(connection).await
 }
 
 /// The item, if it is stored.

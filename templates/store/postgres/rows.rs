@@ -21,7 +21,7 @@ macro_rules! conversation_columns {
             c.{{ owner }},
 {%- endif %}
             c.id, c.title, c.scope, c.metadata, c.interrupted,
-            c.inserted_at, c.updated_at"#
+            c.inserted_at, c.updated_at, c.archived_at"#
     };
 }
 pub(super) use conversation_columns;
@@ -39,6 +39,7 @@ impl FromRow<'_, PgRow> for Conversation {
             interrupted: row.try_get("interrupted")?,
             inserted_at: row.try_get("inserted_at")?,
             updated_at: row.try_get("updated_at")?,
+            archived_at: row.try_get("archived_at")?,
         })
     }
 }

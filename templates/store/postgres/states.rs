@@ -4,13 +4,15 @@
 //! version of this code stored has its messages in `data`, and no rows.
 
 use sqlx::postgres::{PgConnection, PgExecutor, PgRow};
+use sqlx::types::Json;
 use sqlx::{Connection as _, FromRow, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
 use super::super::states::{UnreadableData, UnreadableMessage, UnreadableState};
 use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 {% if group.is_some() %}use super::groups;
-{% endif %}use super::{Store, now, retry};
+{% endif %}use super::usage::{Counted, counted};
+use super::{Store, now, retry};
 use crate::sagents::serializer::{self, ReadError};
 use crate::sagents::stored::{self, Header, RowReader, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, State, Todo};
@@ -278,13 +280,19 @@ impl Store {
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<UnreadableData> {
+        // With what an earlier version of this code set aside come the current header, at position
+        // -1, and its rows: they may belong to either.
         const SELECT: &str = r#"
             SELECT NULL::integer AS position, NULL::uuid AS message_id, u.data
             FROM {{ unreadable_states }} AS u
-            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
-              AND u.epoch = $2::bigint
+            WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid AND u.epoch = $2::bigint
             UNION ALL
             SELECT NULL::integer, NULL::uuid, s.unreadable_data
+            FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+              AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
+            UNION ALL
+            SELECT -1, s.conversation_id, s.data
             FROM {{ agent_states }} AS s
             WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
               AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
@@ -294,8 +302,11 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1::uuid
               AND m.epoch = (
                   SELECT u.epoch FROM {{ unreadable_states }} AS u
-                  WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid
-                    AND u.epoch = $2::bigint
+                  WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1::uuid AND u.epoch = $2::bigint
+                  UNION ALL
+                  SELECT s.epoch FROM {{ agent_states }} AS s
+                  WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1::uuid
+                    AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
               )"#;
 {%- if group.is_some() %}
 
@@ -315,14 +326,21 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
-        let (header, messages) = split(&rows)?;
+        let (header, mut messages) = split(&rows)?;
+        let header = bytes(header)?;
+        if messages.first().is_some_and(|first| first.position == -1) {
+            let current = messages.remove(0);
+            if !stored::are_rows_of_aside(current.data, header) {
+                messages.clear();
+            }
+        }
         let messages = messages.into_iter().map(|message| UnreadableMessage {
             position: message.position,
             message_id: message.message_id,
             data: message.data.to_vec(),
         });
         Ok(UnreadableData {
-            header: bytes(header)?.to_vec(),
+            header: header.to_vec(),
             messages: messages.collect(),
         })
     }
@@ -477,7 +495,7 @@ async fn save(
     // one that leaves out rows which another save has changed. The second time decides: the upsert
     // sees what a concurrent writer has saved since.
     macro_rules! saved {
-        () => { r#"
+        ($counted:expr) => { concat!(r#"
         WITH conversation AS (
             UPDATE {{ conversations }} AS c
             SET updated_at = greatest(c.updated_at, $5::timestamptz)
@@ -511,24 +529,46 @@ async fn save(
                 AS n (position, message_id, data)
             ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, epoch, position) DO UPDATE
             SET message_id = excluded.message_id, data = excluded.data
-        )"# };
+        )"#, $counted) };
     }
-    const SAVE: &str = concat!(saved!(), r#"
-        SELECT s.revision FROM saved AS s"#);
+    macro_rules! save {
+        ($counted:expr) => { concat!(saved!($counted), r#"
+        SELECT s.revision FROM saved AS s"#) };
+    }
     // Looking for rows to delete would be a third of the time of other saves.
-    const SAVE_SHORTER: &str = concat!(saved!(), r#", truncated AS (
+    macro_rules! save_shorter {
+        ($counted:expr) => { concat!(saved!($counted), r#", truncated AS (
             DELETE FROM {{ agent_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1::uuid
               AND m.epoch = (SELECT s.epoch FROM saved AS s)
               AND m.position >= ($4::json #>> '{state,messages,count}')::integer
         )
-        SELECT s.revision FROM saved AS s"#);
+        SELECT s.revision FROM saved AS s"#) };
+    }
+    macro_rules! counted_rows {
+        () => { counted!(
+            r#"(SELECT s.conversation_id AS id{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %} FROM saved AS s)"#,
+            "$5",
+            "${% if owner.is_some() %}12{% else %}11{% endif %}"
+        ) };
+    }
+    const SAVE: &str = save!("");
+    const SAVE_COUNTED: &str = save!(counted_rows!());
+    const SAVE_SHORTER: &str = save_shorter!("");
+    const SAVE_SHORTER_COUNTED: &str = save_shorter!(counted_rows!());
 
+    let counted = rows.changed.iter().filter_map(|row| Some(Counted::new(row.message_id, row.usage.as_ref()?)));
+    let counted: Vec<_> = counted.collect();
     let positions: Vec<_> = rows.changed.iter().map(|row| row.position).collect();
     let message_ids: Vec<_> = rows.changed.iter().map(|row| row.message_id).collect();
     let data: Vec<_> = rows.changed.iter().map(|row| row.data.as_str()).collect();
-    let statement = if rows.may_be_shorter { SAVE_SHORTER } else { SAVE };
-    let revision: Option<i64> = sqlx::query_scalar(statement)
+    let statement = match (rows.may_be_shorter, counted.is_empty()) {
+        (false, true) => SAVE,
+        (false, false) => SAVE_COUNTED,
+        (true, true) => SAVE_SHORTER,
+        (true, false) => SAVE_SHORTER_COUNTED,
+    };
+    let mut query = sqlx::query_scalar(statement)
         .bind(conversation_id)
         .bind(serializer::stored_version())
         .bind(write_id)
@@ -538,12 +578,14 @@ async fn save(
         .bind(&positions)
         .bind(&message_ids)
         .bind(&data)
-        .bind(rows.base)
+        .bind(rows.base){% if owner.is_none() %};{% endif %}
 {%- if owner.is_some() %}
-        .bind(owner.id())
+        .bind(owner.id());
 {%- endif %}
-        .fetch_optional(executor)
-        .await?;
+    if !counted.is_empty() {
+        query = query.bind(Json(counted));
+    }
+    let revision: Option<i64> = query.fetch_optional(executor).await?;
     Ok(revision.map(Revision))
 }
 

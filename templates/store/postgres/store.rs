@@ -4,8 +4,8 @@
 //! anything need a second, and what sets states aside, restores or discards them is a transaction.
 //! So is a search, to limit its time. A statement that writes locks the conversation first, so
 //! writers of one conversation wait for each other and do not deadlock; those of one process do so
-//! before they take a connection. The owner is the last parameter of every statement. Parameters
-//! are cast, and `DO UPDATE` uses none: Citus runs the parts of a statement separately, and a part
+//! before they take a connection. The owner is the last parameter of every statement; only the usage
+//! of messages, in the statements that store some, comes behind it. Parameters are cast, and `DO UPDATE` uses none: Citus runs the parts of a statement separately, and a part
 //! cannot infer the types of parameters that it does not use.
 {%- if owner.is_none() %}
 
@@ -25,6 +25,7 @@ mod rows;
 mod runs;
 mod states;
 mod tool_calls;
+mod usage;
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -43,6 +44,7 @@ use self::notifications::Notifications;
 use super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 use crate::sagents::Timestamp;
 
+pub(super) use self::messages::Items;
 pub(super) use crate::sagents::timestamp::now;
 
 /// The pool that the context uses.
@@ -166,6 +168,7 @@ fn timestamp(time: Timestamp) -> Timestamp {
 
 const SERIALIZATION_FAILURE: &str = "40001";
 const DEADLOCK_DETECTED: &str = "40P01";
+const FOREIGN_KEY_VIOLATION: &str = "23503";
 const UNIQUE_VIOLATION: &str = "23505";
 
 /// Whether a statement was undone because of a concurrent one. A unique violation is a row that

@@ -6,20 +6,53 @@ use sqlx::{FromRow as _, Row as _};
 use uuid::Uuid;
 
 use super::super::display_message::IS_ERROR;
-use super::super::tool_calls::{Requirement, ToolCallEdit};
+use super::super::tool_calls::ToolCallEdit;
 use super::super::{DisplayMessage, Error, Owner, Result, ToolStatus};
 use super::rows::{display_message_columns, joined_display_message};
 use super::{Store, now, retry};
 
-/// Whether an edit applies to the call `m`.
-macro_rules! applies {
+/// The beginning of an edit: `$applies` is the condition for the call `m`, besides its status.
+macro_rules! edited {
+    ($applies:literal) => {
+        concat!(r#"
+            WITH newest AS (
+                SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $8 AND {% endif %}m.conversation_id = $1::uuid
+                  AND m.tool_call_id = $2::text AND m.content_type = 'tool_call'
+                ORDER BY m.sequence DESC LIMIT 1
+            ), conversation AS (
+                UPDATE {{ conversations }} AS c
+                SET last_change = c.last_change + 1,
+                    updated_at = greatest(c.updated_at, $6::timestamptz)
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $8 AND {% endif %}c.id = $1::uuid AND EXISTS (
+                    SELECT FROM newest AS m WHERE m.status = ANY ($5::text[]) AND "#, $applies, r#"
+                )
+                RETURNING c.id, c.last_change
+            ), changed AS (
+                UPDATE {{ display_messages }} AS m
+                SET status = coalesce($3::text, m.status), changed = c.last_change,
+                    metadata = CASE
+                        WHEN $3::text = 'interrupted' AND m.status <> 'interrupted'
+                            THEN m.metadata - $7::text[]
+                        ELSE m.metadata
+                    END || $4::jsonb
+                FROM conversation AS c, newest AS n
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $8 AND {% endif %}m.conversation_id = c.id AND m.sequence = n.sequence
+                  AND m.status = ANY ($5::text[]) AND "#, $applies, r#"
+                RETURNING "#, display_message_columns!(), r#"
+            )"#)
+    };
+}
+
+/// The end of an edit: the call, and whether it was changed.
+macro_rules! call {
     () => {
-        r#"m.status = ANY ($5::text[]) AND CASE $6::text
-                      WHEN 'undecided' THEN NOT m.metadata ? 'hitl_decision'
-                      WHEN 'approved' THEN
-                          m.status <> 'interrupted' OR m.metadata ->> 'hitl_decision' = 'approved'
-                      ELSE TRUE
-                  END"#
+        concat!(r#"
+            SELECT TRUE AS is_changed, "#, display_message_columns!(), r#"
+            FROM changed AS m
+            UNION ALL
+            SELECT FALSE, "#, display_message_columns!(), r#"
+            FROM newest AS m WHERE NOT EXISTS (SELECT FROM changed)"#)
     };
 }
 
@@ -32,63 +65,41 @@ impl Store {
         call_id: &str,
         edit: &ToolCallEdit,
     ) -> Result<(DisplayMessage, bool)> {
-        const EDIT: &str = concat!(r#"
-            WITH newest AS (
-                SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $10 AND {% endif %}m.conversation_id = $1::uuid
-                  AND m.tool_call_id = $2::text AND m.content_type = 'tool_call'
-                ORDER BY m.sequence DESC LIMIT 1
-            ), conversation AS (
-                UPDATE {{ conversations }} AS c
-                SET last_change = c.last_change + 1,
-                    updated_at = greatest(c.updated_at, $8::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $10 AND {% endif %}c.id = $1::uuid
-                  AND EXISTS (SELECT FROM newest AS m WHERE "#, applies!(), r#")
-                RETURNING c.id, c.last_change
-            ), changed AS (
+        // Two statements: if parts of one depended on its parameters, the server would plan it for
+        // every call, which takes longer than the edit.
+        const CHANGE: &str = concat!(
+            edited!(
+                r#"(
+                      $3::text <> 'executing' OR m.status <> 'interrupted'
+                      OR m.metadata ->> 'hitl_decision' = 'approved'
+                  )"#
+            ),
+            call!()
+        );
+        const DECIDE: &str = concat!(edited!("NOT m.metadata ? 'hitl_decision'"), r#", result AS (
                 UPDATE {{ display_messages }} AS m
-                SET status = coalesce($3::text, m.status), changed = c.last_change,
-                    metadata = CASE
-                        WHEN $3::text = 'interrupted' AND m.status <> 'interrupted'
-                            THEN m.metadata - $9::text[]
-                        ELSE m.metadata
-                    END || $4::jsonb
-                FROM conversation AS c, newest AS n
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $10 AND {% endif %}m.conversation_id = c.id AND m.sequence = n.sequence
-                  AND "#, applies!(), r#"
-                RETURNING "#, display_message_columns!(), r#"
-            ), result AS (
-                UPDATE {{ display_messages }} AS m
-                SET metadata = m.metadata || $7::jsonb, changed = c.last_change
+                SET metadata = m.metadata
+                        || jsonb_build_object('hitl_decision', $4::jsonb -> 'hitl_decision'),
+                    changed = c.last_change
                 FROM conversation AS c
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $10 AND {% endif %}m.conversation_id = c.id AND m.sequence = (
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $8 AND {% endif %}m.conversation_id = c.id AND m.sequence = (
                     SELECT max(n.sequence) FROM {{ display_messages }} AS n
-                    WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $10 AND {% endif %}n.conversation_id = $1::uuid
+                    WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $8 AND {% endif %}n.conversation_id = $1::uuid
                       AND n.tool_call_id = $2::text AND n.content_type = 'tool_result'
-                ) AND $7::jsonb <> '{}' AND EXISTS (SELECT FROM changed)
-            )
-            SELECT TRUE AS is_changed, "#, display_message_columns!(), r#"
-            FROM changed AS m
-            UNION ALL
-            SELECT FALSE, "#, display_message_columns!(), r#"
-            FROM newest AS m WHERE NOT EXISTS (SELECT FROM changed)"#);
+                ) AND EXISTS (SELECT FROM changed)
+            )"#, call!());
 
         let before: Vec<_> = edit.before.iter().map(|status| status.as_str()).collect();
-        let requires = edit.requires.map(|requirement| match requirement {
-            Requirement::Undecided => "undecided",
-            Requirement::Approved => "approved",
-        });
+        let statement = if edit.is_decision { DECIDE } else { CHANGE };
         loop {
             let row = retry(|| async {
                 let mut lease = self.lease(owner, conversation_id).await?;
-                let row = sqlx::query(EDIT)
+                let row = sqlx::query(statement)
                     .bind(conversation_id)
                     .bind(call_id)
                     .bind(edit.status.map(ToolStatus::as_str))
                     .bind(Json(&edit.metadata))
                     .bind(&before)
-                    .bind(requires)
-                    .bind(Json(&edit.of_result))
                     .bind(now())
                     .bind(ToolCallEdit::OF_A_DECISION.as_slice())
 {%- if owner.is_some() %}

@@ -5,7 +5,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::{
-    Change, Conversation, ConversationChanges, ConversationOrder, Error, NewConversation, Owner,
+    Archived, Change, Conversation, ConversationChanges, ConversationOrder, Error, NewConversation, Owner,
     {% if group.is_some() %}Reach, {% endif %}Result,
 };
 {% if group.is_some() %}use super::groups;
@@ -140,6 +140,35 @@ impl Store {
         .await
     }
 
+    pub(crate) async fn set_archived(
+        &self,
+        owner: &Owner,
+        id: Uuid,
+        is_archived: bool,
+    ) -> Result<Conversation> {
+        const UPDATE: &str = concat!(r#"
+            UPDATE {{ conversations }} AS c
+            SET archived_at = CASE WHEN $2 THEN coalesce(c.archived_at, $3) END
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1
+            RETURNING "#, conversation_columns!());
+
+        retry(|| async {
+            let mut tx = self.begin().await?;
+            let updated: Option<Conversation> = sqlx::query_as(UPDATE)
+                .bind(id)
+                .bind(is_archived)
+                .bind(now())
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .fetch_optional(&mut *tx)
+                .await?;
+            tx.commit().await?;
+            updated.ok_or(Error::NotFound)
+        })
+        .await
+    }
+
     pub(crate) async fn delete_conversation(&self, owner: &Owner, id: Uuid) -> Result<()> {
         const DELETE: &str = r#"
             DELETE FROM {{ conversations }} AS c
@@ -167,40 +196,22 @@ impl Store {
     pub(crate) async fn list_conversations(
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
-        order_by: ConversationOrder,
+        (order_by, archived): (ConversationOrder, Archived),
         (time, id): (Timestamp, Uuid),
         limit: u32,
     ) -> Result<Vec<Conversation>> {
-        const UPDATED_DESC: &str = concat!("SELECT ", conversation_columns!(), r#"
-            FROM {{ conversations }} AS c
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}(c.updated_at, c.id) < ($2, $3)
-            ORDER BY c.updated_at DESC, c.id DESC LIMIT $1"#);
-        const UPDATED_ASC: &str = concat!("SELECT ", conversation_columns!(), r#"
-            FROM {{ conversations }} AS c
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}(c.updated_at, c.id) > ($2, $3)
-            ORDER BY c.updated_at, c.id LIMIT $1"#);
-        const CREATED_DESC: &str = concat!("SELECT ", conversation_columns!(), r#"
-            FROM {{ conversations }} AS c
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id < $2
-            ORDER BY c.id DESC LIMIT $1"#);
-        const CREATED_ASC: &str = concat!("SELECT ", conversation_columns!(), r#"
-            FROM {{ conversations }} AS c
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id > $2
-            ORDER BY c.id LIMIT $1"#);
-
-        let sql = match order_by {
-            ConversationOrder::UpdatedDesc => UPDATED_DESC,
-            ConversationOrder::UpdatedAsc => UPDATED_ASC,
-            ConversationOrder::CreatedDesc => CREATED_DESC,
-            ConversationOrder::CreatedAsc => CREATED_ASC,
+        let lists = match archived {
+            Archived::Exclude => ACTIVE,
+            Archived::Include => ALL,
+            Archived::Only => ARCHIVED,
         };
 {%- if group.is_some() %}
-        let sql = match reach {
-            Reach::Owner(_) => sql,
-            Reach::Group(_) => groups::list(order_by),
+        let lists = match reach {
+            Reach::Owner(_) => lists,
+            Reach::Group(_) => groups::lists(archived),
         };
 {%- endif %}
-        let mut query = sqlx::query_as(sql).bind(limit);
+        let mut query = sqlx::query_as(lists.by(order_by)).bind(limit);
         if order_by.is_by_update() {
             query = query.bind(to_text(time));
         }
@@ -223,19 +234,22 @@ impl Store {
     }
 
     pub(crate) async fn delete_conversations_before(&self, cutoff: Timestamp) -> Result<u64> {
+        self.delete_batches(&OLD, cutoff).await
+    }
+
+    pub(crate) async fn delete_archived_before(&self, cutoff: Timestamp) -> Result<u64> {
+        self.delete_batches(&OLD_ARCHIVED, cutoff).await
+    }
+
+    async fn delete_batches(&self, statements: &Old, cutoff: Timestamp) -> Result<u64> {
 {%- match owner %}
 {%- when Some(owner) %}
-        const SELECT: &str = r#"
-            SELECT c.id, c.{{ owner }}, c.updated_at < $1 FROM {{ conversations }} AS c
-            WHERE (c.{{ owner }}, c.id) > ($3, $2)
-            ORDER BY c.{{ owner }}, c.id LIMIT 1000"#;
-
         let cutoff = to_text(cutoff);
         let mut last = (Uuid::nil(), {{ least_key }});
         let mut total = 0;
         loop {
             let (last_id, last_owner) = &last;
-            let mut page: Vec<(Uuid, {{ key_type }}, bool)> = sqlx::query_as(SELECT)
+            let mut page: Vec<(Uuid, {{ key_type }}, bool)> = sqlx::query_as(statements.select)
                 .bind(&cutoff)
                 .bind(last_id)
                 .bind(last_owner)
@@ -244,7 +258,7 @@ impl Store {
             let old: Vec<_> = page.iter().filter(|(_, _, is_old)| *is_old).collect();
             let mut rest = old.as_slice();
             while !rest.is_empty() {
-                let (tried, deleted) = retry(|| self.delete_batch(&cutoff, rest)).await?;
+                let (tried, deleted) = retry(|| self.delete_batch(statements, &cutoff, rest)).await?;
                 rest = &rest[tried..];
                 total += deleted;
             }
@@ -254,15 +268,11 @@ impl Store {
             }
         }
 {%- when None %}
-        const SELECT: &str = r#"
-            SELECT c.id, c.updated_at < $1 FROM {{ conversations }} AS c
-            WHERE c.id > $2 ORDER BY c.id LIMIT 1000"#;
-
         let cutoff = to_text(cutoff);
         let mut last_id = Uuid::nil();
         let mut total = 0;
         loop {
-            let mut page: Vec<(Uuid, bool)> = sqlx::query_as(SELECT)
+            let mut page: Vec<(Uuid, bool)> = sqlx::query_as(statements.select)
                 .bind(&cutoff)
                 .bind(last_id)
                 .fetch_all(&self.pool)
@@ -270,7 +280,7 @@ impl Store {
             let old: Vec<_> = page.iter().filter(|(_, is_old)| *is_old).collect();
             let mut rest = old.as_slice();
             while !rest.is_empty() {
-                let (tried, deleted) = retry(|| self.delete_batch(&cutoff, rest)).await?;
+                let (tried, deleted) = retry(|| self.delete_batch(statements, &cutoff, rest)).await?;
                 rest = &rest[tried..];
                 total += deleted;
             }
@@ -286,13 +296,10 @@ impl Store {
     /// it tried, and how many it deleted: a conversation may have been written to since it was read.
     async fn delete_batch(
         &self,
+        statements: &Old,
         cutoff: &str,
         old: &[&(Uuid, {% if owner.is_some() %}{{ key_type }}, {% endif %}bool)],
     ) -> Result<(usize, u64)> {
-        // By key: for a condition on `updated_at` the planner would read all rows of an owner.
-        const DELETE: &str = r#"
-            DELETE FROM {{ conversations }} AS c
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $2 AND c.updated_at < $1"#;
         // Counts also what is deleted because it belongs to a conversation.
         const COUNT: &str = "SELECT total_changes()";
 
@@ -300,7 +307,7 @@ impl Store {
         let before: i64 = sqlx::query_scalar(COUNT).fetch_one(&mut *tx).await?;
         let (mut tried, mut deleted) = (0, 0);
         for (id, {% if owner.is_some() %}owner, {% endif %}_) in old {
-            let delete = sqlx::query(DELETE).bind(cutoff).bind(id){% if owner.is_some() %}.bind(owner){% endif %};
+            let delete = sqlx::query(statements.delete).bind(cutoff).bind(id){% if owner.is_some() %}.bind(owner){% endif %};
             deleted += delete.execute(&mut *tx).await?.rows_affected();
             tried += 1;
             let now: i64 = sqlx::query_scalar(COUNT).fetch_one(&mut *tx).await?;
@@ -312,6 +319,38 @@ impl Store {
         Ok((tried, deleted))
     }
 }
+
+/// The statements that delete the conversations whose time is before a cutoff: `select` reads a page, and
+/// `delete` deletes one of them, by its key. For a condition on the time alone the planner would read all
+/// rows of an owner.
+struct Old {
+    select: &'static str,
+    delete: &'static str,
+}
+
+macro_rules! old {
+    ($time:literal) => {
+        Old {
+{%- match owner %}
+{%- when Some(owner) %}
+            select: concat!(r#"
+                SELECT c.id, c.{{ owner }}, coalesce(c."#, $time, r#" < $1, FALSE) FROM {{ conversations }} AS c
+                WHERE (c.{{ owner }}, c.id) > ($3, $2)
+                ORDER BY c.{{ owner }}, c.id LIMIT 1000"#),
+{%- when None %}
+            select: concat!(r#"
+                SELECT c.id, coalesce(c."#, $time, r#" < $1, FALSE) FROM {{ conversations }} AS c
+                WHERE c.id > $2 ORDER BY c.id LIMIT 1000"#),
+{%- endmatch %}
+            delete: concat!(r#"
+                DELETE FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $2 AND c."#, $time, r#" < $1"#),
+        }
+    };
+}
+
+const OLD: Old = old!("updated_at");
+const OLD_ARCHIVED: Old = old!("archived_at");
 
 /// Sets `updated_at`. `NotFound` if the owner has no such conversation.
 pub(super) async fn touch(connection: &mut SqliteConnection, owner: &Owner, id: Uuid) -> Result<()> {
@@ -332,3 +371,50 @@ pub(super) async fn touch(connection: &mut SqliteConnection, owner: &Owner, id: 
     }
     Ok(())
 }
+
+/// The statements for a page of conversations.
+pub(super) struct Lists {
+    pub updated_desc: &'static str,
+    pub updated_asc: &'static str,
+    pub created_desc: &'static str,
+    pub created_asc: &'static str,
+}
+
+impl Lists {
+    pub(super) fn by(&self, order: ConversationOrder) -> &'static str {
+        match order {
+            ConversationOrder::UpdatedDesc => self.updated_desc,
+            ConversationOrder::UpdatedAsc => self.updated_asc,
+            ConversationOrder::CreatedDesc => self.created_desc,
+            ConversationOrder::CreatedAsc => self.created_asc,
+        }
+    }
+}
+
+/// The condition is a part of the text, so that the index with that condition is used.
+macro_rules! lists {
+    ($condition:literal) => {
+        Lists {
+            updated_desc: concat!("SELECT ", conversation_columns!(), r#"
+                FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}"#, $condition, r#"(c.updated_at, c.id) < ($2, $3)
+                ORDER BY c.updated_at DESC, c.id DESC LIMIT $1"#),
+            updated_asc: concat!("SELECT ", conversation_columns!(), r#"
+                FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}"#, $condition, r#"(c.updated_at, c.id) > ($2, $3)
+                ORDER BY c.updated_at, c.id LIMIT $1"#),
+            created_desc: concat!("SELECT ", conversation_columns!(), r#"
+                FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id < $2
+                ORDER BY c.id DESC LIMIT $1"#),
+            created_asc: concat!("SELECT ", conversation_columns!(), r#"
+                FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id > $2
+                ORDER BY c.id LIMIT $1"#),
+        }
+    };
+}
+
+const ALL: Lists = lists!("");
+const ACTIVE: Lists = lists!("c.archived_at IS NULL AND ");
+const ARCHIVED: Lists = lists!("c.archived_at IS NOT NULL AND ");

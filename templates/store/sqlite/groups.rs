@@ -10,20 +10,21 @@
 //! `+` before a member's key takes off the type that its column is declared with. With another type
 //! than that of our columns, no index of theirs would be used.
 
-use super::super::ConversationOrder;
+use super::super::Archived;
 use super::super::page::Bound;
+use super::conversations::Lists;
 use super::rows::{conversation_columns, display_message_columns, run_columns};
+use super::usage::sums;
 
-/// The statement for a page of conversations.
+/// The statements for a page of conversations.
 ///
 /// A page can have conversations only of the members whose first ones come first, and of each no
 /// more than fit on it.
-pub(super) fn list(order: ConversationOrder) -> &'static str {
-    match order {
-        ConversationOrder::UpdatedDesc => UPDATED_DESC,
-        ConversationOrder::UpdatedAsc => UPDATED_ASC,
-        ConversationOrder::CreatedDesc => CREATED_DESC,
-        ConversationOrder::CreatedAsc => CREATED_ASC,
+pub(super) fn lists(archived: Archived) -> Lists {
+    match archived {
+        Archived::Exclude => ACTIVE,
+        Archived::Include => ALL,
+        Archived::Only => ARCHIVED,
     }
 }
 
@@ -43,109 +44,117 @@ pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!()
     )
     ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#);
 
-const UPDATED_DESC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member, rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
-        ) AS o
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
-            SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = o.group_member AND (d.updated_at, d.id) < ($2, $3)
-            ORDER BY d.updated_at DESC, d.id DESC LIMIT 1
-        )
-    ), page AS (
-        SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
-        FROM first AS f
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
-            SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = f.group_member AND (d.updated_at, d.id) < ($2, $3)
-            ORDER BY d.updated_at DESC, d.id DESC LIMIT $1
-        )
-        WHERE f.group_rank <= $1
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM page AS p WHERE p.group_rank <= $1
-    ORDER BY p.updated_at DESC, p.id DESC"#);
+/// As for one owner, the condition is a part of the text.
+macro_rules! lists {
+    ($condition:literal) => {
+        Lists {
+            updated_desc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member, rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+                    ) AS o
+                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
+                        SELECT d.id FROM {{ conversations }} AS d
+                        WHERE d.{{ owner }} = o.group_member AND "#, $condition, r#"(d.updated_at, d.id) < ($2, $3)
+                        ORDER BY d.updated_at DESC, d.id DESC LIMIT 1
+                    )
+                ), page AS (
+                    SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
+                    FROM first AS f
+                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+                        SELECT d.id FROM {{ conversations }} AS d
+                        WHERE d.{{ owner }} = f.group_member AND "#, $condition, r#"(d.updated_at, d.id) < ($2, $3)
+                        ORDER BY d.updated_at DESC, d.id DESC LIMIT $1
+                    )
+                    WHERE f.group_rank <= $1
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM page AS p WHERE p.group_rank <= $1
+                ORDER BY p.updated_at DESC, p.id DESC"#),
+            updated_asc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member, rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+                    ) AS o
+                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
+                        SELECT d.id FROM {{ conversations }} AS d
+                        WHERE d.{{ owner }} = o.group_member AND "#, $condition, r#"(d.updated_at, d.id) > ($2, $3)
+                        ORDER BY d.updated_at, d.id LIMIT 1
+                    )
+                ), page AS (
+                    SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
+                    FROM first AS f
+                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+                        SELECT d.id FROM {{ conversations }} AS d
+                        WHERE d.{{ owner }} = f.group_member AND "#, $condition, r#"(d.updated_at, d.id) > ($2, $3)
+                        ORDER BY d.updated_at, d.id LIMIT $1
+                    )
+                    WHERE f.group_rank <= $1
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM page AS p WHERE p.group_rank <= $1
+                ORDER BY p.updated_at, p.id"#),
+            created_desc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member, rank() OVER (ORDER BY c.id DESC) AS group_rank
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+                    ) AS o
+                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
+                        SELECT d.id FROM {{ conversations }} AS d
+                        WHERE d.{{ owner }} = o.group_member AND "#, $condition, r#"d.id < $2
+                        ORDER BY d.id DESC LIMIT 1
+                    )
+                ), page AS (
+                    SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.id DESC) AS group_rank
+                    FROM first AS f
+                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+                        SELECT d.id FROM {{ conversations }} AS d
+                        WHERE d.{{ owner }} = f.group_member AND "#, $condition, r#"d.id < $2
+                        ORDER BY d.id DESC LIMIT $1
+                    )
+                    WHERE f.group_rank <= $1
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM page AS p WHERE p.group_rank <= $1
+                ORDER BY p.id DESC"#),
+            created_asc: concat!(r#"
+                WITH first AS (
+                    SELECT o.group_member, rank() OVER (ORDER BY c.id) AS group_rank
+                    FROM (
+                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+                    ) AS o
+                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
+                        SELECT d.id FROM {{ conversations }} AS d
+                        WHERE d.{{ owner }} = o.group_member AND "#, $condition, r#"d.id > $2
+                        ORDER BY d.id LIMIT 1
+                    )
+                ), page AS (
+                    SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.id) AS group_rank
+                    FROM first AS f
+                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+                        SELECT d.id FROM {{ conversations }} AS d
+                        WHERE d.{{ owner }} = f.group_member AND "#, $condition, r#"d.id > $2
+                        ORDER BY d.id LIMIT $1
+                    )
+                    WHERE f.group_rank <= $1
+                )
+                SELECT "#, conversation_columns!(), r#"
+                FROM page AS p WHERE p.group_rank <= $1
+                ORDER BY p.id"#),
+        }
+    };
+}
 
-const UPDATED_ASC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member, rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
-        ) AS o
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
-            SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = o.group_member AND (d.updated_at, d.id) > ($2, $3)
-            ORDER BY d.updated_at, d.id LIMIT 1
-        )
-    ), page AS (
-        SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
-        FROM first AS f
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
-            SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = f.group_member AND (d.updated_at, d.id) > ($2, $3)
-            ORDER BY d.updated_at, d.id LIMIT $1
-        )
-        WHERE f.group_rank <= $1
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM page AS p WHERE p.group_rank <= $1
-    ORDER BY p.updated_at, p.id"#);
-
-const CREATED_DESC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member, rank() OVER (ORDER BY c.id DESC) AS group_rank
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-        ) AS o
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
-            SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = o.group_member AND d.id < $2
-            ORDER BY d.id DESC LIMIT 1
-        )
-    ), page AS (
-        SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.id DESC) AS group_rank
-        FROM first AS f
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
-            SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = f.group_member AND d.id < $2
-            ORDER BY d.id DESC LIMIT $1
-        )
-        WHERE f.group_rank <= $1
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM page AS p WHERE p.group_rank <= $1
-    ORDER BY p.id DESC"#);
-
-const CREATED_ASC: &str = concat!(r#"
-    WITH first AS (
-        SELECT o.group_member, rank() OVER (ORDER BY c.id) AS group_rank
-        FROM (
-            SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
-            FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-        ) AS o
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
-            SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = o.group_member AND d.id > $2
-            ORDER BY d.id LIMIT 1
-        )
-    ), page AS (
-        SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.id) AS group_rank
-        FROM first AS f
-        CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
-            SELECT d.id FROM {{ conversations }} AS d
-            WHERE d.{{ owner }} = f.group_member AND d.id > $2
-            ORDER BY d.id LIMIT $1
-        )
-        WHERE f.group_rank <= $1
-    )
-    SELECT "#, conversation_columns!(), r#"
-    FROM page AS p WHERE p.group_rank <= $1
-    ORDER BY p.id"#);
+const ALL: Lists = lists!("");
+const ACTIVE: Lists = lists!("archived_at IS NULL AND ");
+const ARCHIVED: Lists = lists!("archived_at IS NOT NULL AND ");
 
 const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
     FROM {{ display_messages }} AS m
@@ -267,6 +276,34 @@ pub(super) const AGENT_STATE: &str = r#"
     CROSS JOIN {{ agent_messages }} AS m
         ON m.{{ owner }} = o.group_member AND m.conversation_id = $1 AND m.epoch = s.epoch"#;
 
+pub(super) const USAGE: &str = concat!(r#"
+    WITH conversation AS (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    )
+    SELECT u.model, u.messages, u.input, u.output, u.cached
+    FROM conversation AS o
+    LEFT JOIN (
+        SELECT "#, sums!(), r#" FROM {{ usage }} AS u
+        WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+          AND u.conversation_id = $1 AND (u.input_tokens > 0 OR u.output_tokens > 0)
+        GROUP BY u.model
+    ) AS u ON TRUE"#);
+
+pub(super) const USAGE_BETWEEN: &str = concat!("SELECT ", sums!(), r#"
+    FROM (
+        SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+    ) AS o
+    CROSS JOIN {{ usage }} AS u ON u.{{ owner }} = o.group_member
+    WHERE u.inserted_at >= $1 AND u.inserted_at < $2
+      AND (u.input_tokens > 0 OR u.output_tokens > 0)
+    GROUP BY u.model"#);
+
 pub(super) const HEADER: &str = r#"
     SELECT s.data
     FROM (
@@ -321,10 +358,24 @@ pub(super) const UNREADABLE_DATA: &str = r#"
       AND s.conversation_id = $1
       AND s.unreadable_data IS NOT NULL AND $2 = -1
     UNION ALL
+    SELECT -1, s.conversation_id, s.data
+    FROM {{ agent_states }} AS s
+    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND s.conversation_id = $1
+      AND s.unreadable_data IS NOT NULL AND $2 = -1
+    UNION ALL
     SELECT m.position, m.message_id, m.data
     FROM {{ unreadable_states }} AS u
     CROSS JOIN {{ agent_messages }} AS m
         ON m.{{ owner }} = u.{{ owner }} AND m.conversation_id = $1 AND m.epoch = u.epoch
     WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND u.conversation_id = $1 AND u.epoch = $2"#;
+      AND u.conversation_id = $1 AND u.epoch = $2
+    UNION ALL
+    SELECT m.position, m.message_id, m.data
+    FROM {{ agent_states }} AS s
+    CROSS JOIN {{ agent_messages }} AS m
+        ON m.{{ owner }} = s.{{ owner }} AND m.conversation_id = $1 AND m.epoch = s.epoch
+    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
+      AND s.conversation_id = $1
+      AND s.unreadable_data IS NOT NULL AND $2 = -1"#;
 {%- endif %}

@@ -14,8 +14,19 @@ use super::super::page::Bound;
 use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::rows::{display_message_columns, named};
+use super::usage::count;
 use super::{Store, now, retry};
 use crate::sagents::timestamp::{Timestamp, to_text};
+use crate::sagents::{MessageUsage, usage_of};
+
+/// The items of a message to store.
+#[derive(Clone, Copy)]
+pub(crate) struct Items<'a> {
+    pub(crate) message_id: Uuid,
+    pub(crate) messages: &'a [NewDisplayMessage],
+    pub(crate) delivery: Delivery,
+    pub(crate) usage: Option<&'a MessageUsage>,
+}
 
 impl Store {
     pub(crate) async fn append_display_message(
@@ -24,10 +35,13 @@ impl Store {
         conversation_id: Uuid,
         message: &NewDisplayMessage,
     ) -> Result<DisplayMessage> {
+        let usage = usage_of(&message.metadata);
+        let usage: Vec<_> = usage.iter().map(|usage| (message.message_id, usage)).collect();
         retry(|| async {
             let mut tx = self.begin().await?;
             let stored = insert(&mut tx, owner, conversation_id, &[message], Delivery::Stored).await?;
             if let Some(mut stored) = stored {
+                count(&mut tx, owner, conversation_id, &usage).await?;
                 tx.commit().await?;
                 self.announce(conversation_id);
                 return stored.pop().ok_or(Error::NotFound);
@@ -48,16 +62,16 @@ impl Store {
         &self,
         owner: &Owner,
         conversation_id: Uuid,
-        message_id: Uuid,
-        messages: &[NewDisplayMessage],
-        delivery: Delivery,
+        Items { message_id, messages, delivery, usage }: Items<'_>,
     ) -> Result<Vec<DisplayMessage>> {
         let all: Vec<_> = messages.iter().collect();
+        let usage: Vec<_> = usage.into_iter().map(|usage| (message_id, usage)).collect();
         retry(|| async {
             let mut tx = self.begin().await?;
             // A draft exists, except for the first time.
             if delivery != Delivery::Draft && !all.is_empty() {
                 if let Some(stored) = insert(&mut tx, owner, conversation_id, &all, delivery).await? {
+                    count(&mut tx, owner, conversation_id, &usage).await?;
                     tx.commit().await?;
                     self.announce(conversation_id);
                     return Ok(stored);
@@ -71,8 +85,9 @@ impl Store {
             let is_missing = |new: &&NewDisplayMessage| stored.iter().all(|old| old.item != new.item);
             let missing: Vec<_> = messages.iter().filter(is_missing).collect();
             let is_same = missing.is_empty() && !stored.iter().any(is_partial);
+            count(&mut tx, owner, conversation_id, &usage).await?;
             if is_blocked || is_same {
-                tx.rollback().await?;
+                tx.commit().await?;
                 if stored.is_empty() {
                     drop(self.get_conversation({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id).await?);
                 }

@@ -21,7 +21,7 @@ macro_rules! conversation_columns {
             {{ owner }},
 {%- endif %}
             id, title, scope, metadata, interrupted,
-            inserted_at, updated_at"#
+            inserted_at, updated_at, archived_at"#
     };
 }
 pub(super) use conversation_columns;
@@ -39,6 +39,7 @@ impl FromRow<'_, SqliteRow> for Conversation {
             interrupted: row.try_get("interrupted")?,
             inserted_at: row.try_get("inserted_at")?,
             updated_at: row.try_get("updated_at")?,
+            archived_at: row.try_get("archived_at")?,
         })
     }
 }

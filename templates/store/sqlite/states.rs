@@ -12,7 +12,8 @@ use super::super::states::{UnreadableData, UnreadableMessage, UnreadableState};
 use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
-{% endif %}use super::{Store, now, retry};
+{% endif %}use super::usage::count;
+use super::{Store, now, retry};
 use crate::sagents::serializer::{self, ReadError};
 use crate::sagents::stored::{self, Header, RowReader, Rows, SavePoint, StoredRow};
 use crate::sagents::{Expect, Loaded, Revision, State, Todo};
@@ -87,6 +88,9 @@ impl Store {
                 let _ = move_aside(&mut tx, owner, conversation_id).await?;
             }
             let revision = save(&mut tx, owner, conversation_id, &rows, write_id).await?;
+            let usage = rows.changed.iter().filter_map(|row| Some((row.message_id, row.usage.as_ref()?)));
+            let usage: Vec<_> = usage.collect();
+            count(&mut tx, owner, conversation_id, &usage).await?;
             tx.commit().await?;
             let point = SavePoint {
                 conversation_id,
@@ -201,6 +205,8 @@ impl Store {
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<UnreadableData> {
+        // With what an earlier version of this code set aside come the current header, at position
+        // -1, and its rows: they may belong to either.
         const SELECT: &str = r#"
             SELECT NULL AS position, NULL AS message_id, u.data
             FROM {{ unreadable_states }} AS u
@@ -211,12 +217,21 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
               AND s.unreadable_data IS NOT NULL AND $2 = -1
             UNION ALL
+            SELECT -1, s.conversation_id, s.data
+            FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
+              AND s.unreadable_data IS NOT NULL AND $2 = -1
+            UNION ALL
             SELECT m.position, m.message_id, m.data
             FROM {{ agent_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1
               AND m.epoch = (
                   SELECT u.epoch FROM {{ unreadable_states }} AS u
                   WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $3 AND {% endif %}u.conversation_id = $1 AND u.epoch = $2
+                  UNION ALL
+                  SELECT s.epoch FROM {{ agent_states }} AS s
+                  WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
+                    AND s.unreadable_data IS NOT NULL AND $2 = -1
               )"#;
 {%- if group.is_some() %}
 
@@ -236,14 +251,21 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
-        let (header, messages) = split(&rows)?;
+        let (header, mut messages) = split(&rows)?;
+        let header = bytes(header)?;
+        if messages.first().is_some_and(|first| first.position == -1) {
+            let current = messages.remove(0);
+            if !stored::are_rows_of_aside(current.data, header) {
+                messages.clear();
+            }
+        }
         let messages = messages.into_iter().map(|message| UnreadableMessage {
             position: message.position,
             message_id: message.message_id,
             data: message.data.to_vec(),
         });
         Ok(UnreadableData {
-            header: bytes(header)?.to_vec(),
+            header: header.to_vec(),
             messages: messages.collect(),
         })
     }

@@ -19,6 +19,7 @@ mod rows;
 mod runs;
 mod states;
 mod tool_calls;
+mod usage;
 
 use std::future::Future;
 use std::str::FromStr as _;
@@ -35,6 +36,8 @@ use uuid::Uuid;
 use self::lease::{Searches, Write, Writers};
 use super::{Error, Result};
 use crate::sagents::timestamp::{self, to_text};
+
+pub(super) use self::messages::Items;
 
 /// The pool that the context uses.
 pub type Pool = SqlitePool;

@@ -4,7 +4,7 @@ use serde_json::Value;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::super::display_message::IS_ERROR;
+use super::super::display_message::{HITL_DECISION, IS_ERROR};
 use super::super::tool_calls::ToolCallEdit;
 use super::super::{ContentType, DisplayMessage, Error, Owner, Result, ToolStatus};
 use super::messages::{take_sequences, update};
@@ -36,10 +36,10 @@ impl Store {
             call.metadata.extend(edit.metadata.clone());
             call.changed = change.number;
             update(&mut tx, owner, &mut call).await?;
-            if !edit.of_result.is_empty() {
+            if let Some(decision) = edit.metadata.get(HITL_DECISION).filter(|_| edit.is_decision) {
                 let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
                 if let Some(mut result) = result.await? {
-                    result.metadata.extend(edit.of_result.clone());
+                    drop(result.metadata.insert(HITL_DECISION.into(), decision.clone()));
                     result.changed = change.number;
                     update(&mut tx, owner, &mut result).await?;
                 }

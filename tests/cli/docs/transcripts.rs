@@ -5,44 +5,16 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, iter};
 
-use super::markdown::{Page, Part};
-use super::{directory, pages, updates};
+use super::markdown::{Page, Part, pages, redacted};
+use super::{directory, updates};
 use crate::support::{Host, Run, manifest};
 use crate::transcript::words;
-
-/// What README.md leaves to the reader's mind, before a text of it.
-const README: [(&str, &str); 6] = [
-    ("### A new project\n", "<!-- project: empty -->\n\n"),
-    ("### An existing project\n", "<!-- project -->\n\n"),
-    (
-        "```console\n$ sagents gen persistence MyApp.Conversations \\\n    --scope MyApp.Accounts.Scope",
-        "<!-- $ echo 'pub mod accounts;' > src/lib.rs -->\n\
-         <!-- $ printf 'DROP TABLE users;\\nDROP TABLE teams;\\n' > migrations/0001_accounts.down.sql -->\n\n",
-    ),
-    ("### Running it again\n", "<!-- $ echo '// Mine.' >> src/conversations/messages.rs -->\n\n"),
-    (
-        "```console\n$ sagents check\n",
-        "<!-- $ sed -i s/sagents_/chat_/ sagents.toml -->\n\
-         <!-- $ echo '-- Altered.' >> migrations/0002_create_sagents_persistence.up.sql -->\n\n",
-    ),
-    (
-        "```console\n$ sagents gen persistence MyApp.Conversations --scope MyApp.Auth.Session\n",
-        "<!-- project -->\n\
-         <!-- $ echo 'pub mod auth;' > src/lib.rs -->\n\
-         <!-- $ echo 'pub struct Session { pub kind: String, pub id: i64 }' > src/auth.rs -->\n\n",
-    ),
-];
 
 #[test]
 fn console_blocks_show_what_is_printed() {
     let mut differences = Vec::new();
-    for mut page in pages() {
+    for page in pages() {
         let (mut stored, mut place) = (page.text.clone(), 0);
-        if page.name == "README.md" {
-            for (text, comments) in README {
-                page.text = page.text.replacen(text, &format!("{comments}{text}"), 1);
-            }
-        }
         let found = differences.len();
         for (shown, printed) in transcripts(&page) {
             place += stored[place..].find(&shown).expect("a console block is not indented");
@@ -135,10 +107,11 @@ fn transcripts(page: &Page) -> Vec<(String, String)> {
                 found.push((block.text, printed));
             }
             Part::Block(block) => {
-                let first = block.text.lines().next().unwrap_or_default();
-                let path = ["// ", "-- ", "# "].iter().find_map(|comment| first.strip_prefix(comment));
-                if let Some(path) = path.filter(|path| path.contains('.') && !path.contains(' ')) {
-                    host.get_or_insert_with(library).write(path, &block.text);
+                let host = host.get_or_insert_with(library);
+                if let Some(edit) = block.edit() {
+                    host.write(&edit.path, &edit.apply(&host.read(&edit.path)));
+                } else if let Some(path) = block.path() {
+                    host.write(path, &block.text);
                 }
             }
             Part::Heading(_) | Part::Link(_) => {}
@@ -160,40 +133,14 @@ fn run(host: &Host, line: &str) -> Run {
     let program = Path::new(env!("CARGO_BIN_EXE_sagents")).parent().unwrap().to_owned();
     let path = env::var_os("PATH").unwrap_or_default();
     let path = env::join_paths(iter::once(program).chain(env::split_paths(&path))).unwrap();
-    Run::of(Command::new("sh").args(["-c", line]).current_dir(host.root()).env("PATH", path))
+    let mut shell = Command::new("sh");
+    // Languages and settings of this machine are not the reader's.
+    shell.env("LC_ALL", "C").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+    Run::of(shell.args(["-c", line]).current_dir(host.root()).env("PATH", path))
 }
 
 fn is_slow(line: &str) -> bool {
     line.starts_with("cargo ")
-}
-
-/// A text without times and ids.
-fn redacted(text: &str) -> String {
-    // `0` stands for a digit, `x` for one of a hexadecimal number.
-    const REDACTED: [(&str, &str); 4] = [
-        ("[time]", "00000000000000"),
-        ("[time]", "0000-00-00 00:00:00"),
-        ("[time]", "0000-00-00T00:00:00"),
-        ("[id]", "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"),
-    ];
-    let is_like = |text: &str, pattern: &str| {
-        let matches = |(letter, like): (char, char)| match like {
-            '0' => letter.is_ascii_digit(),
-            'x' => letter.is_ascii_hexdigit(),
-            like => letter == like,
-        };
-        text.chars().count() >= pattern.len() && text.chars().zip(pattern.chars()).all(matches)
-    };
-    let (mut rest, mut redacted) = (text, String::new());
-    while let Some(letter) = rest.chars().next() {
-        let (length, shown) = match REDACTED.iter().find(|(_, pattern)| is_like(rest, pattern)) {
-            Some((name, pattern)) => (pattern.len(), (*name).to_owned()),
-            None => (letter.len_utf8(), letter.to_string()),
-        };
-        redacted += &shown;
-        rest = &rest[length..];
-    }
-    redacted
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Every constant of a context that is an SQL statement, with the parts put in.
+/// Every constant of a context that is an SQL statement or has several, with the parts put in.
 pub fn statements(context: &str) -> Vec<String> {
     let store = &Path::new("src").join(context).join("store");
     let read = |path: &Path| fs::read_to_string(path).unwrap();
@@ -14,16 +14,19 @@ pub fn statements(context: &str) -> Vec<String> {
             .unwrap()
             .map(|entry| read(&entry.unwrap().path())),
     );
-    let parts = sources.iter().flat_map(|source| parts(source)).collect();
-    let constants = sources.iter().flat_map(|source| {
-        let bodies = source.split(": &str =").skip(1);
-        bodies.filter_map(|body| {
-            let ends = ["\"#;", "\";", ");"].into_iter();
-            Some(&body[..ends.filter_map(|end| body.find(end)).min()? + 2])
-        })
+    let shared = sources.iter().flat_map(|source| macros(source)).collect();
+    let texts = sources.iter().flat_map(|source| {
+        // Files have macros of the same name.
+        let mut macros: Macros<'_> = BTreeMap::clone(&shared);
+        macros.extend(self::macros(source));
+        let constants = source.split("const ").skip(1);
+        let values = constants.filter_map(|text| Some(text.split_once(" =")?.1));
+        values
+            .flat_map(|value| Reader::new(value, &macros).constant())
+            .collect::<Vec<_>>()
     });
-    let texts = constants.map(|body| text(body, &parts));
     let verbs = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
+    let texts = texts.map(|text| text.trim().to_owned());
     let texts = texts.filter(|text| verbs.iter().any(|verb| text.starts_with(verb)));
     // A constant may have several statements.
     let statements = texts.flat_map(|text| {
@@ -33,36 +36,104 @@ pub fn statements(context: &str) -> Vec<String> {
     statements.collect()
 }
 
-/// The lists of columns and other parts of statements, by the macros that hold them.
-fn parts(source: &str) -> impl Iterator<Item = (String, String)> {
+/// The names of the parameters, and the text behind the opening brace.
+type Macros<'a> = BTreeMap<&'a str, (Vec<&'a str>, &'a str)>;
+
+/// The macros that hold lists of columns, parts of statements, or whole ones.
+fn macros(source: &str) -> impl Iterator<Item = (&str, (Vec<&str>, &str))> {
     let macros = source.split("macro_rules! ").skip(1);
     macros.map(|text| {
-        let (name, rest) = text.split_once(' ').unwrap();
-        (format!("{name}!()"), literals(rest).remove(0))
+        let (name, rest) = text.split_once(" {").unwrap();
+        let (pattern, body) = rest.split_once("=>").unwrap();
+        let parameters = pattern.split('$').skip(1);
+        let parameters = parameters.map(|text| text.split_once(':').unwrap().0);
+        (
+            name,
+            (parameters.collect(), body.split_once('{').unwrap().1),
+        )
     })
 }
 
-/// A literal, or what `concat!` makes of several.
-fn text(body: &str, parts: &BTreeMap<String, String>) -> String {
-    let mut body = body.to_owned();
-    for (name, part) in parts {
-        body = body.replace(name, &format!("r#\"{part}\"#"));
-    }
-    literals(&body).concat().trim().to_owned()
+/// Reads texts as the compiler puts them together.
+struct Reader<'a> {
+    rest: &'a str,
+    macros: &'a Macros<'a>,
+    arguments: BTreeMap<&'a str, String>,
 }
 
-fn literals(source: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut rest = source;
-    while let Some(start) = rest.find('"') {
-        let end = if rest[..start].ends_with("r#") {
-            "\"#"
-        } else {
-            "\""
-        };
-        let (literal, after) = rest[start + 1..].split_once(end).unwrap();
-        found.push(literal.to_owned());
-        rest = after;
+impl<'a> Reader<'a> {
+    fn new(rest: &'a str, macros: &'a Macros<'a>) -> Self {
+        Self {
+            rest,
+            macros,
+            arguments: BTreeMap::new(),
+        }
     }
-    found
+
+    /// The texts of a constant: none if it is something else.
+    fn constant(&mut self) -> Vec<String> {
+        if let Some(text) = self.text() {
+            return text;
+        }
+        // A struct of texts.
+        let mut texts = Vec::new();
+        if self.take_while(char::is_alphanumeric).is_empty() || !self.take("{") {
+            return texts;
+        }
+        while !self.take("}") {
+            self.take_while(|c| c.is_alphanumeric() || c == '_');
+            if !self.take(":") {
+                break;
+            }
+            let Some(text) = self.text() else { break };
+            texts.extend(text);
+            self.take(",");
+        }
+        texts
+    }
+
+    fn text(&mut self) -> Option<Vec<String>> {
+        for (start, end) in [("r#\"", "\"#"), ("\"", "\"")] {
+            if self.take(start) {
+                let (literal, rest) = self.rest.split_once(end)?;
+                self.rest = rest;
+                return Some(vec![literal.to_owned()]);
+            }
+        }
+        if self.take("$") {
+            let name = self.take_while(char::is_alphanumeric);
+            return Some(vec![self.arguments.get(name)?.clone()]);
+        }
+        let before = self.rest;
+        let name = self.take_while(|c| c.is_alphanumeric() || c == '_');
+        if name.is_empty() || !self.take("!(") {
+            self.rest = before;
+            return None;
+        }
+        let mut arguments = Vec::new();
+        while !self.take(")") {
+            arguments.push(self.text()?.concat());
+            self.take(",");
+        }
+        if name == "concat" {
+            return Some(vec![arguments.concat()]);
+        }
+        let (parameters, body) = self.macros.get(name)?;
+        let mut inner = Self::new(body, self.macros);
+        inner.arguments = parameters.iter().copied().zip(arguments).collect();
+        Some(inner.constant())
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        let rest = self.rest.trim_start().strip_prefix(token);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn take_while(&mut self, is_part: impl Fn(char) -> bool) -> &'a str {
+        let text = self.rest.trim_start();
+        let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
+        self.rest = &text[end..];
+        &text[..end]
+    }
 }

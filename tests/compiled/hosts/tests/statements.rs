@@ -4,7 +4,7 @@ mod database;
 
 use database::server::Server;
 use matrix::conversations::*;
-use matrix::sagents::{Expect, Message, State, ToolCall, ToolResult};
+use matrix::sagents::{Expect, Message, State, TokenUsage, ToolCall, ToolResult};
 use matrix::scopes::{Scope, User};
 use serde_json::{Map, json};
 use sqlx::Row as _;
@@ -73,9 +73,16 @@ async fn every_call_is_one_statement() {
         ConversationOrder::CreatedDesc,
         ConversationOrder::CreatedAsc,
     ] {
-        let list = ListConversations::new().order_by(order_by);
-        statements!(1, layer.list_conversations(scope, list)).unwrap();
+        for archived in [Archived::Exclude, Archived::Include, Archived::Only] {
+            let list = ListConversations::new()
+                .order_by(order_by)
+                .archived(archived);
+            statements!(1, layer.list_conversations(scope, list)).unwrap();
+        }
     }
+    statements!(1, layer.archive_conversation(scope, id)).unwrap();
+    statements!(1, layer.unarchive_conversation(scope, id)).unwrap();
+    statements!(1, layer.archive_conversation(scope, Uuid::now_v7())).unwrap_err();
 
     let text = NewDisplayMessage::text(Role::User, "hello");
     statements!(1, layer.append_display_message(scope, id, text.clone())).unwrap();
@@ -87,6 +94,21 @@ async fn every_call_is_one_statement() {
         ToolCall::new("call_1", "search", json!({})),
         ToolCall::new("call_2", "fetch", json!({})),
     ];
+    // What a message cost is counted by the statement that stores it.
+    let tokens = TokenUsage::new(10, 2);
+    let counted = NewDisplayMessage::text(Role::Assistant, "hello").usage("a", tokens);
+    statements!(1, layer.append_display_message(scope, id, counted.clone())).unwrap();
+    statements!(1, layer.append_display_message(scope, id, counted)).unwrap();
+    let counted = Message::assistant("Counted.").with_usage("b", tokens);
+    let counted_id = Uuid::now_v7();
+    statements!(1, layer.save_message(scope, id, counted_id, &counted)).unwrap();
+    statements!(1, layer.save_message(scope, id, counted_id, &counted)).unwrap();
+    let usage = statements!(1, layer.usage(scope, id)).unwrap();
+    assert_eq!(usage.total(), TokenUsage::new(20, 4));
+    let (from, to) = (chrono::DateTime::UNIX_EPOCH, chrono::Utc::now());
+    statements!(1, layer.usage_between(scope, from, to)).unwrap();
+    statements!(1, layer.usage(scope, Uuid::now_v7())).unwrap_err();
+
     let message_id = Uuid::now_v7();
     let stored = statements!(1, layer.save_message(scope, id, message_id, &message)).unwrap();
     assert_eq!(stored.len(), 3);
@@ -167,7 +189,8 @@ async fn every_call_is_one_statement() {
     statements!(1, layer.get_run(scope, id)).unwrap();
     statements!(1, layer.clear_display_messages(scope, id)).unwrap();
 
-    let (state, write_id) = (State::new(), Uuid::now_v7());
+    let (mut state, write_id) = (State::new(), Uuid::now_v7());
+    state.add_message(counted);
     let first = statements!(
         1,
         layer.save_agent_state(scope, id, &state, Expect::NOTHING)
@@ -211,6 +234,11 @@ async fn every_call_is_one_statement() {
     statements!(
         2,
         layer.delete_conversations_before(chrono::DateTime::UNIX_EPOCH)
+    )
+    .unwrap();
+    statements!(
+        2,
+        layer.delete_archived_before(chrono::DateTime::UNIX_EPOCH)
     )
     .unwrap();
     statements!(1, layer.delete_conversation(scope, id)).unwrap();

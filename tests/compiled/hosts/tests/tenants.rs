@@ -19,10 +19,10 @@ use uuid::Uuid;
 // {{ owners }}
 
 use layer::{
-    BeginRun, Change, ChangeCursor, Claim, ContentType, Conversation, ConversationChanges,
-    ConversationOrder, Cursor, Decided, Decision, DisplayMessage, Error, HitlDecision,
-    ListConversations, MessagePage, MessagePosition, NewConversation, NewDisplayMessage,
-    OwnerScope, Page, Role, RunStatus, SearchPage, ToolStatus,
+    Archived, BeginRun, Change, ChangeCursor, Claim, ContentType, Conversation,
+    ConversationChanges, ConversationOrder, Cursor, Decided, Decision, DisplayMessage, Error,
+    HitlDecision, ListConversations, MessagePage, MessagePosition, NewConversation,
+    NewDisplayMessage, OwnerScope, Page, Role, RunStatus, SearchPage, ToolStatus, Usage,
 };
 use matrix::sagents::{Expect, Message, State, ToolResult};
 use sqlx::AssertSqlSafe;
@@ -70,8 +70,9 @@ enum Call {
     Get,
     Update(Change<Option<String>>, Change<Map<String, Value>>),
     Delete,
+    Archive(bool),
     /// After the conversation of this step, whoever has it, or from the start.
-    List(ConversationOrder, u32, bool),
+    List(ConversationOrder, Archived, u32, bool),
     Append(Draft),
     Load(MessagePosition, u32),
     Clear,
@@ -87,6 +88,8 @@ enum Call {
     End(usize),
     /// Everything that is older than the conversation of this step.
     Housekeep,
+    /// Everything that was archived before it.
+    HousekeepArchived,
     /// An agent state with a message, which may be set aside for another one.
     Save(String, bool),
     Join,
@@ -120,7 +123,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 impl Call {
     fn has_scope(&self) -> bool {
-        !matches!(self, Self::Housekeep | Self::Join | Self::Leave)
+        !matches!(
+            self,
+            Self::Housekeep | Self::HousekeepArchived | Self::Join | Self::Leave
+        )
     }
 }
 
@@ -136,6 +142,8 @@ fn call() -> impl Strategy<Value = Call> {
         ConversationOrder::CreatedDesc,
         ConversationOrder::CreatedAsc,
     ]);
+    let archived = select(vec![Archived::Exclude, Archived::Include, Archived::Only]);
+    let list = (order, archived, limit(), any::<bool>());
     let position = prop_oneof![
         Just(MessagePosition::First),
         Just(MessagePosition::Last),
@@ -162,7 +170,8 @@ fn call() -> impl Strategy<Value = Call> {
         2 => Just(Call::Get),
         2 => (to_title, to_metadata).prop_map(|(title, metadata)| Call::Update(title, metadata)),
         2 => Just(Call::Delete),
-        4 => (order, limit(), any::<bool>()).prop_map(|(order, limit, after)| Call::List(order, limit, after)),
+        3 => any::<bool>().prop_map(Call::Archive),
+        5 => list.prop_map(|(order, archived, limit, after)| Call::List(order, archived, limit, after)),
         16 => draft().prop_map(Call::Append),
         4 => (position, limit()).prop_map(|(position, limit)| Call::Load(position, limit)),
         4 => Just(Call::Clear),
@@ -175,6 +184,7 @@ fn call() -> impl Strategy<Value = Call> {
         4 => (0..MESSAGES).prop_map(Call::Begin),
         3 => (0..MESSAGES).prop_map(Call::End),
         1 => Just(Call::Housekeep),
+        1 => Just(Call::HousekeepArchived),
         12 => (text(), any::<bool>()).prop_map(|(text, aside)| Call::Save(text, aside)),
         memberships() => Just(Call::Join),
         memberships() => Just(Call::Leave),
@@ -230,8 +240,9 @@ fn metadata() -> impl Strategy<Value = Map<String, Value>> {
         Just(json!(null)),
         any::<i64>().prop_map(|number| json!(number)),
         text().prop_map(|text| json!({ "nested": [text] })),
+        (0..3, 0..3).prop_map(|(input, output)| json!({ "input": input, "output": output })),
     ];
-    let key = select(vec!["is_interrupt", "is_error", "a\0"]).prop_map(str::to_owned);
+    let key = select(vec!["is_interrupt", "is_error", "usage", "a\0"]).prop_map(str::to_owned);
     prop::collection::vec((key, value), 0..3).prop_map(|entries| entries.into_iter().collect())
 }
 
@@ -261,6 +272,9 @@ struct Talk {
     metadata: Map<String, Value>,
     inserted_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
+    archived_at: Option<DateTime<Utc>>,
+    /// The tokens of the messages that were counted.
+    counted: BTreeMap<Uuid, (i64, i64)>,
     /// It was written to at a time that is not known yet.
     touched: bool,
     next: i64,
@@ -282,6 +296,18 @@ struct Entry {
     status: Option<ToolStatus>,
     inserted_at: DateTime<Utc>,
     changed: i64,
+}
+
+/// How many messages were counted, and their input and output.
+type Tokens = (i64, i64, i64);
+
+fn tokens(tokens: Tokens) -> Value {
+    json!([tokens.0, tokens.1, tokens.2])
+}
+
+fn usage_seen(usage: &Usage) -> Value {
+    let messages = usage.models.iter().map(|model| model.messages).sum();
+    tokens((messages, usage.total().input, usage.total().output))
 }
 
 /// Where a conversation is in a list.
@@ -351,6 +377,8 @@ impl World {
                     metadata: clean_map(&metadata),
                     inserted_at: at,
                     updated_at: at,
+                    archived_at: None,
+                    counted: BTreeMap::new(),
                     touched: false,
                     changes: 0,
                     run: None,
@@ -393,16 +421,34 @@ impl World {
                     .map_or(NOT_FOUND, |_| Ok(Value::Null));
                 (rows(answer), expected)
             }
-            Call::List(order_by, limit, after) => {
+            Call::List(order_by, archived, limit, after) => {
                 let spot = model.spot(id).filter(|_| after);
                 let list = ListConversations {
                     order_by,
+                    archived,
                     limit,
                     after: self.cursor(model, id, order_by).await.filter(|_| after),
                 };
                 let answer = context.list_conversations(&scope, list).await;
-                let expected = model.list(step.owner, order_by, spot);
+                let expected = model.list(step.owner, order_by, archived, spot);
                 (rows(answer), page(expected, limit))
+            }
+            Call::Archive(is_archived) => {
+                let answer = if is_archived {
+                    context.archive_conversation(&scope, id).await
+                } else {
+                    context.unarchive_conversation(&scope, id).await
+                };
+                let at = answer.as_ref().ok().and_then(|row| row.archived_at);
+                let expected = model.write(key, |talk| {
+                    talk.archived_at = if is_archived {
+                        talk.archived_at.or(at)
+                    } else {
+                        None
+                    };
+                    Ok(talk.row(step.owner, id))
+                });
+                (rows(answer), expected)
             }
             Call::Append(draft) => {
                 let new = draft.message(&self.messages);
@@ -606,6 +652,16 @@ impl World {
                 model.talks.retain(|_, talk| talk.updated_at >= cutoff);
                 (rows(answer), Ok(json!(before - model.talks.len())))
             }
+            Call::HousekeepArchived => {
+                let talk = model.talks.iter().find(|((_, other), _)| *other == id);
+                let cutoff = talk.and_then(|(_, talk)| talk.archived_at);
+                let cutoff = cutoff.unwrap_or_default();
+                let answer = context.delete_archived_before(cutoff).await;
+                let before = model.talks.len();
+                let is_kept = |talk: &Talk| talk.archived_at.is_none_or(|at| at >= cutoff);
+                model.talks.retain(|_, talk| is_kept(talk));
+                (rows(answer), Ok(json!(before - model.talks.len())))
+            }
             Call::Save(text, aside) => {
                 let state = state(&text);
                 let save = |expect| context.save_agent_state(&scope, id, &state, expect);
@@ -656,15 +712,17 @@ impl World {
                 let answer = context.get_conversation(scope, id).await;
                 (rows(answer), read(&|owner, talk| Ok(talk.row(owner, id))))
             }
-            Call::List(order_by, limit, after) => {
+            Call::List(order_by, archived, limit, after) => {
                 let spot = model.spot(id).filter(|_| after);
                 let list = ListConversations {
                     order_by,
+                    archived,
                     limit,
                     after: self.cursor(model, id, order_by).await.filter(|_| after),
                 };
                 let answer = context.list_conversations(scope, list).await;
-                let expected = model.list_of_group(step.group, order_by, limit, spot);
+                let kind = (order_by, archived);
+                let expected = model.list_of_group(step.group, kind, limit, spot);
                 let keys = keys(order_by);
                 (sorted(rows(answer), keys), sorted(expected, keys))
             }
@@ -701,6 +759,14 @@ impl World {
                 (rows(answer), NO_OWNER)
             }
             Call::Delete => (rows(context.delete_conversation(scope, id).await), NO_OWNER),
+            Call::Archive(true) => (
+                rows(context.archive_conversation(scope, id).await),
+                NO_OWNER,
+            ),
+            Call::Archive(false) => {
+                let answer = context.unarchive_conversation(scope, id).await;
+                (rows(answer), NO_OWNER)
+            }
             Call::Append(draft) => {
                 let new = draft.message(&self.messages);
                 let answer = context.append_display_message(scope, id, new).await;
@@ -747,7 +813,9 @@ impl World {
                     .await;
                 (rows(answer.map(drop)), NO_OWNER)
             }
-            Call::Housekeep | Call::Join | Call::Leave => unreachable!("{step:?} has no scope"),
+            Call::Housekeep | Call::HousekeepArchived | Call::Join | Call::Leave => {
+                unreachable!("{step:?} has no scope")
+            }
         }
     }
 
@@ -770,17 +838,23 @@ impl World {
     /// Everything that anyone can see is what the model has.
     async fn compare(&self, model: &Model, number: usize) {
         for owner in 0..OWNERS {
-            let list = self
-                .context
-                .list_conversations(&scope(owner), ListConversations::default())
-                .await;
-            let expected = model.list(owner, ConversationOrder::UpdatedDesc, None);
+            let list = ListConversations::default().archived(Archived::Include);
+            let list = self.context.list_conversations(&scope(owner), list).await;
+            let order = ConversationOrder::UpdatedDesc;
+            let expected = model.list(owner, order, Archived::Include, None);
             assert_eq!(
                 rows(list),
                 page(expected, 50),
                 "owner {owner} after step {number}"
             );
+            let between = self.usage_between(&scope(owner)).await;
+            let expected = model.usage(owner);
+            assert_eq!(between, expected, "owner {owner} after step {number}");
             for &id in &self.ids {
+                let usage = self.context.usage(&scope(owner), id).await;
+                let expected = model.read((space(owner), id), |talk| Ok(tokens(talk.tokens())));
+                let usage = usage.map(|usage| usage_seen(&usage));
+                assert_eq!(rows(usage), expected, "owner {owner} after step {number}");
                 let page = MessagePage::first();
                 let messages = self
                     .context
@@ -832,7 +906,8 @@ impl World {
     async fn compare_group(&self, model: &Model, number: usize, id: Uuid) {
         let (caller, order) = (group(number), ConversationOrder::UpdatedDesc);
         // All pages together.
-        let mut request = ListConversations::new().order_by(order).limit(2);
+        let request = ListConversations::new().order_by(order).limit(2);
+        let mut request = request.archived(Archived::Include);
         let mut all = Vec::new();
         loop {
             let list = self.context.list_conversations(&caller, request).await;
@@ -845,10 +920,19 @@ impl World {
             items: all,
             next: None,
         };
-        let expected = model.list_of_group(number, order, 100, None);
+        let expected = model.list_of_group(number, (order, Archived::Include), 100, None);
         let keys = keys(order);
         let (all, expected) = (sorted(Ok(all.seen()), keys), sorted(expected, keys));
         assert_eq!(all, expected, "group {number}");
+        let counted = model.members(number).map(|owner| model.usage(owner));
+        let expected = counted.fold((0, 0, 0), |sum, new| {
+            (sum.0 + new.0, sum.1 + new.1, sum.2 + new.2)
+        });
+        assert_eq!(
+            self.usage_between(&caller).await,
+            expected,
+            "group {number}"
+        );
         // Every text contains nothing.
         let page = SearchPage::first().limit(SearchPage::MAX_LIMIT);
         let found = self.context.search_messages(&caller, "", page).await;
@@ -857,7 +941,7 @@ impl World {
         assert_eq!(found, expected, "group {number}");
         let expected = match model.first_owner(number, id) {
             Some(owner) => self.seen(&scope(owner), id).await,
-            None => ["Err(NotFound)"; 8].map(str::to_owned),
+            None => ["Err(NotFound)"; 9].map(str::to_owned),
         };
         assert_eq!(self.seen(&caller, id).await, expected, "group {number}");
         let runs = self.context.unfinished_runs(&caller).await.unwrap();
@@ -881,7 +965,7 @@ impl World {
     }
 
     /// Everything that there is to see of a conversation.
-    async fn seen(&self, scope: &impl OwnerScope, id: Uuid) -> [String; 8] {
+    async fn seen(&self, scope: &impl OwnerScope, id: Uuid) -> [String; 9] {
         let (context, page) = (&self.context, MessagePage::last());
         let unreadable = context.list_unreadable(scope, id).await;
         let epoch = unreadable.as_ref().ok().and_then(|states| states.first());
@@ -898,7 +982,16 @@ impl World {
                 context.changes(scope, id, ChangeCursor::START, 1000).await
             ),
             format!("{:?}", context.get_run(scope, id).await),
+            format!("{:?}", context.usage(scope, id).await),
         ]
+    }
+
+    /// Of all times.
+    async fn usage_between(&self, scope: &impl OwnerScope) -> Tokens {
+        let (from, to) = (DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC);
+        let usage = self.context.usage_between(scope, from, to).await.unwrap();
+        let messages = usage.models.iter().map(|model| model.messages).sum();
+        (messages, usage.total().input, usage.total().output)
     }
 }
 
@@ -926,7 +1019,21 @@ impl Model {
         Some((talk.updated_at, *id))
     }
 
-    fn list(&self, owner: usize, order: ConversationOrder, after: Option<Spot>) -> Vec<Value> {
+    /// What all messages of an owner cost.
+    fn usage(&self, owner: usize) -> Tokens {
+        let talks = self.of(owner).map(|(_, talk)| talk.tokens());
+        talks.fold((0, 0, 0), |sum, new| {
+            (sum.0 + new.0, sum.1 + new.1, sum.2 + new.2)
+        })
+    }
+
+    fn list(
+        &self,
+        owner: usize,
+        order: ConversationOrder,
+        archived: Archived,
+        after: Option<Spot>,
+    ) -> Vec<Value> {
         let (by_update, descending) = match order {
             ConversationOrder::UpdatedDesc => (true, true),
             ConversationOrder::UpdatedAsc => (true, false),
@@ -937,6 +1044,11 @@ impl Model {
         let after = after.map(|(updated_at, id)| place(updated_at, id));
         let mut found: Vec<_> = self
             .of(owner)
+            .filter(|(_, talk)| match archived {
+                Archived::Exclude => talk.archived_at.is_none(),
+                Archived::Include => true,
+                Archived::Only => talk.archived_at.is_some(),
+            })
             .map(|(id, talk)| (place(talk.updated_at, id), talk))
             .collect();
         found.sort_by_key(|(place, _)| *place);
@@ -986,7 +1098,7 @@ impl Model {
     fn list_of_group(
         &self,
         group: usize,
-        order: ConversationOrder,
+        (order, archived): (ConversationOrder, Archived),
         limit: u32,
         after: Option<Spot>,
     ) -> Answer {
@@ -1000,7 +1112,7 @@ impl Model {
         };
         let mut rows: Vec<Value> = self
             .members(group)
-            .flat_map(|owner| self.list(owner, order, after))
+            .flat_map(|owner| self.list(owner, order, archived, after))
             .collect();
         rows.sort_by_key(place);
         if matches!(
@@ -1038,6 +1150,11 @@ impl Talk {
         let same = |item: &Entry| (item.message_id, item.item) == (message_id, draft.item);
         if let Some(index) = self.items.iter().position(same) {
             return &self.items[index];
+        }
+        let count = |key: &str| draft.metadata.get("usage")?.get(key)?.as_i64();
+        let tokens = (count("input").unwrap_or(0), count("output").unwrap_or(0));
+        if tokens != (0, 0) {
+            self.counted.entry(message_id).or_insert(tokens);
         }
         self.changes += 1;
         self.items.push(Entry {
@@ -1104,6 +1221,13 @@ impl Talk {
         Ok(page)
     }
 
+    fn tokens(&self) -> Tokens {
+        let counted = self.counted.values();
+        counted.fold((0, 0, 0), |sum, new| {
+            (sum.0 + 1, sum.1 + new.0, sum.2 + new.1)
+        })
+    }
+
     fn row(&self, owner: usize, id: Uuid) -> Value {
         json!({
             "owner": key(owner),
@@ -1114,6 +1238,7 @@ impl Talk {
             "interrupted": false,
             "inserted_at": self.inserted_at,
             "updated_at": self.updated_at,
+            "archived_at": self.archived_at,
         })
     }
 }

@@ -1,6 +1,9 @@
 //! A page of Markdown: its headings, links, comments and fenced blocks.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
@@ -21,6 +24,45 @@ pub struct Block {
     pub section: String,
 }
 
+/// A block of a page that changes a file.
+pub struct Edit {
+    pub path: String,
+    pub old: String,
+    pub new: String,
+}
+
+impl Edit {
+    /// The text of the file after it.
+    pub fn apply(&self, text: &str) -> String {
+        assert!(text.contains(&self.old), "{} has no\n{}", self.path, self.old);
+        text.replacen(&self.old, &self.new, 1)
+    }
+}
+
+impl Block {
+    /// The path in the comment on the first line.
+    pub fn path(&self) -> Option<&str> {
+        let first = self.text.lines().next()?;
+        let path = ["// ", "-- ", "# "].iter().find_map(|comment| first.strip_prefix(comment))?;
+        Some(path).filter(|path| path.contains('.') && !path.contains(' '))
+    }
+
+    /// What a `diff` does to the file that it names.
+    pub fn edit(&self) -> Option<Edit> {
+        let (mut old, mut new) = (String::new(), String::new());
+        for line in self.text.lines().skip(1) {
+            let (mark, text) = line.split_at_checked(1)?;
+            for side in [(" -", &mut old), (" +", &mut new)] {
+                if side.0.contains(mark) {
+                    side.1.extend([text, "\n"]);
+                }
+            }
+        }
+        let is_edit = self.language == "diff" && old != new;
+        is_edit.then_some(Edit { path: self.path()?.to_owned(), old, new })
+    }
+}
+
 /// What a page has one after the other.
 pub enum Part {
     Block(Block),
@@ -30,12 +72,20 @@ pub enum Part {
     Link(String),
 }
 
-impl Page {
-    pub fn read(directory: &Path, name: String) -> Self {
-        let text = fs::read_to_string(directory.join(&name)).unwrap();
-        Self { name, text }
-    }
+/// README.md, the other pages of the top directory, and docs/.
+pub fn pages() -> Vec<Page> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = |directory: &str| {
+        let entries = fs::read_dir(root.join(directory)).unwrap().map(|entry| entry.unwrap().path());
+        let paths = entries.filter(|path| path.extension() == Some(OsStr::new("md")));
+        let names = paths.map(|path| format!("{directory}{}", path.file_name().unwrap().to_str().unwrap()));
+        names.collect::<BTreeSet<_>>()
+    };
+    let names = files("").into_iter().chain(files("docs/"));
+    names.map(|name| Page { text: fs::read_to_string(root.join(&name)).unwrap(), name }).collect()
+}
 
+impl Page {
     pub fn blocks(&self) -> impl Iterator<Item = Block> {
         self.parts().into_iter().filter_map(|part| if let Part::Block(block) = part { Some(block) } else { None })
     }
@@ -116,4 +166,33 @@ impl Page {
         }
         parts
     }
+}
+
+/// A text without times and ids.
+pub fn redacted(text: &str) -> String {
+    // `0` stands for a digit, `x` for one of a hexadecimal number.
+    const REDACTED: [(&str, &str); 4] = [
+        ("[time]", "00000000000000"),
+        ("[time]", "0000-00-00 00:00:00"),
+        ("[time]", "0000-00-00T00:00:00"),
+        ("[id]", "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"),
+    ];
+    let is_like = |text: &str, pattern: &str| {
+        let matches = |(letter, like): (char, char)| match like {
+            '0' => letter.is_ascii_digit(),
+            'x' => letter.is_ascii_hexdigit(),
+            like => letter == like,
+        };
+        text.chars().count() >= pattern.len() && text.chars().zip(pattern.chars()).all(matches)
+    };
+    let (mut rest, mut redacted) = (text, String::new());
+    while let Some(letter) = rest.chars().next() {
+        let (length, shown) = match REDACTED.iter().find(|(_, pattern)| is_like(rest, pattern)) {
+            Some((name, pattern)) => (pattern.len(), (*name).to_owned()),
+            None => (letter.len_utf8(), letter.to_string()),
+        };
+        redacted += &shown;
+        rest = &rest[length..];
+    }
+    redacted
 }

@@ -1,0 +1,40 @@
+//! What README.md and docs/ show. A part of every section is left to its reader.
+
+#![allow(
+    clippy::all,
+    clippy::future_not_send,
+    clippy::pedantic,
+    clippy::unwrap_used,
+    dead_code,
+    let_underscore_drop,
+    missing_docs,
+    unreachable_pub,
+    unused_imports,
+    unused_mut,
+    unused_qualifications,
+    unused_results,
+    unused_variables
+)]
+
+mod prelude {
+    pub use crate::conversations::*;
+    pub use crate::sagents::session::*;
+    pub use crate::sagents::*;
+    pub use serde_json::json;
+    pub use std::time::Duration;
+    pub use uuid::Uuid;
+}
+
+use crate::accounts::{Scope, User};
+use prelude::{Conversation, Conversations, NewConversation, Result, connect};
+
+/// A context on an empty database, who is asking, and a conversation.
+async fn start() -> Result<(Conversations, Scope, Conversation)> {
+    let pool = connect("sqlite::memory:").await?;
+    sqlx::migrate!().run(&pool).await.unwrap();
+    let conversations = Conversations::new(pool);
+    let email = "somebody@example.com".to_owned();
+    let scope = Scope { user: User { email, id: 1, confirmed: true } };
+    let chat = conversations.create_conversation(&scope, NewConversation::new()).await?;
+    Ok((conversations, scope, chat))
+}
