@@ -433,7 +433,7 @@ fn init_on_postgres_makes_a_package_that_passes_its_tests_and_runs_without_an_ed
     // It comes from SQLite, and has a context on each for a while.
     compiled.generate(
         ".",
-        "gen persistence old --scope MyApp.Accounts.Scope --database sqlite --table-prefix old_ \
+        "gen persistence former --scope MyApp.Accounts.Scope --database sqlite --table-prefix former_ \
          --migrations migrations/sqlite",
     );
     compiled.host.write("tests/moving.rs", include_str!("hosts/tests/moving.rs"));

@@ -70,6 +70,8 @@ pub fn row(id: Option<Uuid>, message: &Message, position: i32) -> Result<Row, To
         position,
         message_id: id.unwrap_or_else(Uuid::now_v7),
         data: serializer::message_to_text(message, index)?,
+        // An export has it beside the messages.
+        usage: None,
     })
 }
 

@@ -471,7 +471,7 @@ async fn what_cannot_be_imported_is_refused_with_line_and_place_and_nothing_is_s
             r#""display_messages":1"#,
             "line 8: display_messages: the",
         ),
-        (8, lines[7], "", "line 8: column 0: EOF"),
+        (8, lines[7], "", "line 8: expected another record"),
         (
             1,
             r#""metadata":{}"#,

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use my_app::accounts::Scope;
 use my_app::conversations::{self, Conversations};
-use my_app::old::{self, ListConversations, NewConversation, NewDisplayMessage, Old, Role};
+use my_app::former::{
+    self, Archived, Former, ListConversations, NewConversation, NewDisplayMessage, Role,
+};
 use my_app::sagents::{Expect, Message, State, ToolCall};
 use uuid::Uuid;
 
@@ -48,10 +50,10 @@ async fn every_conversation_of_every_owner_arrives_and_goes_on() {
 }
 
 /// Copies what these owners have, and compares it. Returns how many were new, and how many were there.
-async fn copy(old: &Old, new: &Conversations, scopes: &[Scope]) -> (usize, usize) {
+async fn copy(old: &Former, new: &Conversations, scopes: &[Scope]) -> (usize, usize) {
     let (mut created, mut found) = (0, 0);
     for scope in scopes {
-        let mut list = ListConversations::new();
+        let mut list = ListConversations::new().archived(Archived::Include);
         loop {
             let page = old.list_conversations(scope, list).await.unwrap();
             for conversation in &page.items {
@@ -94,15 +96,15 @@ async fn copy(old: &Old, new: &Conversations, scopes: &[Scope]) -> (usize, usize
 }
 
 /// A database in memory.
-async fn old_application() -> Old {
-    let pool = old::connect("sqlite::memory:").await.unwrap();
+async fn old_application() -> Former {
+    let pool = former::connect("sqlite::memory:").await.unwrap();
     let migrations = sqlx::migrate::Migrator::new(Path::new("migrations/sqlite"));
     migrations.await.unwrap().run(&pool).await.unwrap();
-    Old::new(pool)
+    Former::new(pool)
 }
 
 /// More conversations than fit on a page.
-async fn fill(old: &Old, scope: &Scope) {
+async fn fill(old: &Former, scope: &Scope) {
     for number in 0..60 {
         let new = NewConversation::new().title(format!("Plan {number} \u{1F30A}"));
         let id = old.create_conversation(scope, new).await.unwrap().id;
