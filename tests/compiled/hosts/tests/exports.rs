@@ -710,10 +710,10 @@ async fn an_export_is_of_one_point_in_time() {
     let (begun, begins) = mpsc::channel();
     let (done, ends) = mpsc::channel();
     let layer = db.layer.clone();
+    let runtime = tokio::runtime::Handle::current();
     let writer = std::thread::spawn(move || {
         begins.recv().unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread();
-        { runtime }.enable_all().build().unwrap().block_on(async {
+        runtime.block_on(async {
             let message = NewDisplayMessage::text(Role::User, "late");
             layer
                 .append_display_message(scope(1), id, message)
