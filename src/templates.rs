@@ -126,6 +126,7 @@ impl Context {
         let Self { database, api, models, scope, store, tests } = self;
         let mut files = vec![
             (None, api.context()),
+            (Some("branches"), api.branches()),
             (Some("changes"), api.changes()),
             (Some("conversation"), models.conversation()),
             (Some("display_message"), models.display_message()),
@@ -143,8 +144,10 @@ impl Context {
         files.extend(match database {
             Database::Sqlite => vec![
                 (Some("store"), store.sqlite()),
+                (Some("store/branches"), store.sqlite_branches()),
                 (Some("store/changes"), store.sqlite_changes()),
                 (Some("store/conversations"), store.sqlite_conversations()),
+                (Some("store/cuts"), store.sqlite_cuts()),
                 (Some("store/exports"), store.sqlite_exports()),
                 (Some("store/lease"), include_str!("../templates/store/sqlite/lease.rs").to_owned()),
                 (Some("store/messages"), store.sqlite_messages()),
@@ -156,8 +159,10 @@ impl Context {
             ],
             Database::Postgres => vec![
                 (Some("store"), store.postgres()),
+                (Some("store/branches"), store.postgres_branches()),
                 (Some("store/changes"), store.postgres_changes()),
                 (Some("store/conversations"), store.postgres_conversations()),
+                (Some("store/cuts"), store.postgres_cuts()),
                 (Some("store/exports"), store.postgres_exports()),
                 (Some("store/lease"), include_str!("../templates/store/postgres/lease.rs").to_owned()),
                 (Some("store/messages"), store.postgres_messages()),
@@ -182,6 +187,7 @@ impl Context {
             };
             files.extend([
                 (Some("tests"), tests.text()),
+                (Some("tests/branches"), tests.branches()),
                 (Some("tests/database"), database),
                 (Some("tests/exports"), tests.exports()),
                 (Some("tests/usage"), tests.usage()),
@@ -234,6 +240,7 @@ templates! {
         scope_import: Option<String>,
     }
     context: "context/context.rs",
+    branches: "context/branches.rs",
     messages: "context/messages.rs",
     changes: "context/changes.rs",
     exports: "context/exports.rs",
@@ -292,8 +299,10 @@ templates! {
         group: Option<StoreGroup>,
     }
     sqlite: "store/sqlite/store.rs",
+    sqlite_branches: "store/sqlite/branches.rs",
     sqlite_changes: "store/sqlite/changes.rs",
     sqlite_conversations: "store/sqlite/conversations.rs",
+    sqlite_cuts: "store/sqlite/cuts.rs",
     sqlite_exports: "store/sqlite/exports.rs",
     sqlite_groups: "store/sqlite/groups.rs",
     sqlite_messages: "store/sqlite/messages.rs",
@@ -303,8 +312,10 @@ templates! {
     sqlite_tool_calls: "store/sqlite/tool_calls.rs",
     sqlite_usage: "store/sqlite/usage.rs",
     postgres: "store/postgres/store.rs",
+    postgres_branches: "store/postgres/branches.rs",
     postgres_changes: "store/postgres/changes.rs",
     postgres_conversations: "store/postgres/conversations.rs",
+    postgres_cuts: "store/postgres/cuts.rs",
     postgres_exports: "store/postgres/exports.rs",
     postgres_groups: "store/postgres/groups.rs",
     postgres_messages: "store/postgres/messages.rs",
@@ -360,6 +371,7 @@ templates! {
         migration: String,
     }
     text: "context/tests.rs",
+    branches: "context/tests/branches.rs",
     exports: "context/tests/exports.rs",
     usage: "context/tests/usage.rs",
     sqlite_database: "store/sqlite/tests_database.rs",
@@ -790,6 +802,7 @@ macro_rules! plain {
 pub fn runtime(time_crate: TimeCrate) -> Files {
     let mut files = plain!(
         "sagents",
+        "branch",
         "display",
         "export",
         "export/checks",
@@ -816,6 +829,7 @@ pub fn runtime(time_crate: TimeCrate) -> Files {
         "session/options",
         "session/registry",
         "session/reloads",
+        "session/rewinds",
         "session/runs",
         "session/saves",
         "session/state",

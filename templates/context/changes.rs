@@ -16,8 +16,8 @@ use super::{{ '{' }}{{ context }}, DisplayMessage, Error, OwnerScope, Reach, Res
 
 impl {{ context }} {
     /// The display messages that are new or changed since a position, in the order of the changes:
-    /// each once, as it is now. Messages that were deleted are not among them. At most `limit`, and
-    /// more if one change has more.
+    /// each once, as it is now. At most `limit`, and more if one change has more. If messages were
+    /// deleted since, it begins again; see [`Changes::reset`].
     ///
     /// # Errors
     ///
@@ -65,8 +65,19 @@ impl {{ context }} {
         limit: u32,
     ) -> Result<Changes> {
         let mut read = rows_to_read(limit, Changes::MAX_LIMIT)?;
+        let (start, mut after) = (after, after);
         loop {
-            let mut items = self.store.changes(reach, conversation_id, after, read).await?;
+            let (last_removal, mut items) = self.store.changes(reach, conversation_id, after, read).await?;
+            if after.removed < last_removal {
+                // Everything again, as it is now.
+                after = ChangeCursor {
+                    removed: last_removal,
+                    ..ChangeCursor::START
+                };
+                if start.has_seen() {
+                    continue;
+                }
+            }
             let more = items.len() >= read as usize;
             let last = if more { items.pop() } else { None };
             if let Some(last) = last {
@@ -78,7 +89,13 @@ impl {{ context }} {
                 continue;
             }
             let next = items.iter().fold(after, ChangeCursor::behind);
-            return Ok(Changes { items, next, more });
+            let reset = start.has_seen() && start.removed < after.removed;
+            return Ok(Changes {
+                items,
+                next,
+                more,
+                reset,
+            });
         }
     }
 }
@@ -92,6 +109,9 @@ pub struct Changes {
     pub next: ChangeCursor,
     /// Whether there are more already.
     pub more: bool,
+    /// Messages were deleted since the position: the reader forgets all that it has, and these are
+    /// the first of those that are there.
+    pub reset: bool,
 }
 
 impl Changes {
@@ -100,7 +120,7 @@ impl Changes {
 }
 
 /// A position in the changes of a conversation. Its text, which it also serializes as, is for example
-/// `17.42`.
+/// `17.42.9`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChangeCursor {
     /// [`DisplayMessage::changed`] of the last change that was seen.
@@ -108,6 +128,8 @@ pub struct ChangeCursor {
     /// The highest [`DisplayMessage::sequence`] that was seen: messages of earlier versions of this
     /// code have no number.
     sequence: i64,
+    /// The number of the last change that deleted messages, as far as the reader knows.
+    removed: i64,
 }
 
 impl ChangeCursor {
@@ -115,18 +137,30 @@ impl ChangeCursor {
     pub const START: Self = Self {
         changed: 0,
         sequence: -1,
+        removed: 0,
     };
 
     /// Behind the newest messages of a conversation, for a reader who has loaded the last page.
     pub fn after<'a>(messages: impl IntoIterator<Item = &'a DisplayMessage>) -> Self {
-        messages.into_iter().fold(Self::START, Self::behind)
+        let seen = messages.into_iter().fold(Self::START, Self::behind);
+        // A change that deletes messages changes the last one that stays.
+        Self {
+            removed: seen.changed,
+            ..seen
+        }
     }
 
     fn behind(self, message: &DisplayMessage) -> Self {
         Self {
             changed: self.changed.max(message.changed),
             sequence: self.sequence.max(message.sequence),
+            ..self
         }
+    }
+
+    /// Whether its reader may have messages.
+    fn has_seen(self) -> bool {
+        (self.changed, self.sequence) != (Self::START.changed, Self::START.sequence)
     }
 
     pub(super) fn changed(self) -> i64 {
@@ -140,21 +174,29 @@ impl ChangeCursor {
 
 impl fmt::Display for ChangeCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.changed, self.sequence)
+        write!(f, "{}.{}.{}", self.changed, self.sequence, self.removed)
     }
 }
 
 impl FromStr for ChangeCursor {
     type Err = Error;
 
-    /// [`Error::Invalid`] if it is not the text of a position.
+    /// [`Error::Invalid`] if it is not the text of a position. That of an earlier version of this code
+    /// has two numbers.
     fn from_str(text: &str) -> Result<Self> {
-        let numbers = text.split_once('.').and_then(|(changed, sequence)| {
-            Some((changed.parse().ok()?, sequence.parse().ok()?))
-        });
-        match numbers {
-            Some((changed, sequence)) => Ok(Self { changed, sequence }),
-            None => Err(Error::Invalid("not a position in the changes of a conversation".into())),
+        let numbers: std::result::Result<Vec<i64>, _> = text.split('.').map(str::parse).collect();
+        match numbers.as_deref() {
+            Ok(&[changed, sequence]) => Ok(Self {
+                changed,
+                sequence,
+                removed: changed,
+            }),
+            Ok(&[changed, sequence, removed]) => Ok(Self {
+                changed,
+                sequence,
+                removed,
+            }),
+            _ => Err(Error::Invalid("not a position in the changes of a conversation".into())),
         }
     }
 }
@@ -179,7 +221,7 @@ pub struct Watch {
     conversation_id: Uuid,
     cursor: ChangeCursor,
     /// Where the conversation was when its changes were read last.
-    seen: Option<(i64, i64)>,
+    seen: Option<(i64, i64, i64)>,
     signals: Signals,
     interval: Duration,
 }
@@ -195,13 +237,13 @@ impl Watch {
         self
     }
 
-    /// Waits until there are display messages that are new or changed, and returns them. It can be
+    /// Waits until there are display messages that are new or changed, or some were deleted. It can be
     /// given up, for example in `tokio::select!`, and called again.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if the conversation is not there any more.
-    pub async fn next(&mut self) -> Result<Vec<DisplayMessage>> {
+    pub async fn next(&mut self) -> Result<Changes> {
         loop {
             let place = self.context.store.last_change(&self.reach, self.conversation_id).await?;
             if self.seen == Some(place) {
@@ -210,11 +252,11 @@ impl Watch {
                 continue;
             }
             let read = self.context.read_changes(&self.reach, self.conversation_id, self.cursor, 100);
-            let Changes { items, next, more } = read.await?;
-            self.cursor = next;
-            self.seen = (!more).then_some(place);
-            if !items.is_empty() {
-                return Ok(items);
+            let changes = read.await?;
+            self.cursor = changes.next;
+            self.seen = (!changes.more).then_some(place);
+            if changes.reset || !changes.items.is_empty() {
+                return Ok(changes);
             }
         }
     }

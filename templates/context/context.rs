@@ -14,6 +14,7 @@
 )]
 {%- endif %}
 
+mod branches;
 mod changes;
 mod conversation;
 mod display_message;
@@ -40,6 +41,7 @@ use self::page::rows_to_read;
 use self::store::Store;
 use crate::sagents::{ReadError, Revision, Timestamp};
 
+pub use self::branches::{Fork, Forked, Rewound};
 pub use self::changes::{ChangeCursor, Changes, Watch};
 pub use self::conversation::{
     Archived, Change, Conversation, ConversationChanges, ConversationOrder, ListConversations,
@@ -54,8 +56,8 @@ pub use self::scope::*;
 pub use self::states::{Saved, UnreadableData, UnreadableMessage, UnreadableState};
 pub use self::store::{Pool, connect};
 pub use crate::sagents::{
-    BeginRun, Claim, ContentType, Decided, Decision, Delivery, Export, ModelUsage, Role, Run,
-    RunSignal, RunStatus, ToolStatus, Usage,
+    BeginRun, Claim, ContentType, Cut, Decided, Decision, Delivery, Export, ModelUsage, Point, Role,
+    Run, RunSignal, RunStatus, ToolStatus, Usage,
 };
 
 /// Why a call failed. The messages contain no data and can be logged; [`source`] has the details.

@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{
-    BeginRun, Claim, {{ context }}, ConversationChanges, Decided, Decision, Delivery, DisplayMessage,
-    Error, Owner, OwnerScope, Result, Run, RunSignal, RunStatus, ToolStatus, store,
+    BeginRun, Claim, {{ context }}, ConversationChanges, Cut, Decided, Decision, Delivery,
+    DisplayMessage, Error, Owner, OwnerScope, Point, Result, Run, RunSignal, RunStatus, ToolStatus,
+    store,
 };
 use crate::sagents::{Failure, LoadContext, Message, SessionPersistence, ToolResult};
 
@@ -139,6 +140,11 @@ impl SessionPersistence for {{ context }} {
 
     async fn get_run(&self, scope: &Self::Scope, context: &LoadContext) -> Result<Option<Run>> {
         Self::get_run(self, scope, context.conversation_id).await
+    }
+
+    async fn rewind(&self, scope: &Self::Scope, context: &LoadContext, to: Point) -> Result<Cut> {
+        let rewound = self.rewind_conversation(scope, context.conversation_id, to).await?;
+        Ok(rewound.cut)
     }
 
     async fn delete_conversation(&self, scope: &Self::Scope, context: &LoadContext) -> Result<()> {

@@ -7,6 +7,7 @@
 
 #![allow(unused_results, clippy::unwrap_used, reason = "a test panics where it fails")]
 
+mod branches;
 mod database;
 mod exports;
 
@@ -126,6 +127,8 @@ async fn what_belongs_to_somebody_else_is_not_found() {
     assert_not_found!(db.decide_tool_call(&bob(), id, "call_1", &Decision::Approve, some));
     assert_not_found!(db.save_draft(&bob(), id, some, &Message::assistant("hello")));
     assert_not_found!(db.changes(&bob(), id, ChangeCursor::START, 10));
+    assert_not_found!(db.fork_conversation(&bob(), id, Fork::new()));
+    assert_not_found!(db.rewind_conversation(&bob(), id, Point::End));
     assert_not_found!(db.begin_run(&bob(), id, some, "here", Duration::ZERO));
     assert_not_found!(db.get_run(&bob(), id));
     assert_not_found!(db.save_agent_state(&bob(), id, &State::new(), Expect::Any));
@@ -213,7 +216,7 @@ async fn a_group_follows_what_its_members_do() {
     let changes = db.changes(&group(), id, ChangeCursor::START, 10).await.unwrap();
     assert_eq!(changes, db.changes(&alice(), id, ChangeCursor::START, 10).await.unwrap());
     let mut watch = db.watch(&group(), id, ChangeCursor::START).unwrap();
-    assert_eq!(watch.next().await.unwrap(), [message]);
+    assert_eq!(watch.next().await.unwrap().items, [message]);
     let run = db.get_run(&group(), id).await.unwrap();
     assert_eq!(run, db.get_run(&alice(), id).await.unwrap());
     assert_eq!(db.unfinished_runs(&group()).await.unwrap(), Vec::from_iter(run));
@@ -603,11 +606,11 @@ async fn a_draft_becomes_a_whole_message_and_readers_get_every_change() {
 
     let mut watch = db.watch(&alice(), id, ChangeCursor::START).unwrap();
     watch = watch.interval(Duration::from_millis(10));
-    assert_eq!(watch.next().await.unwrap().len(), 2);
+    assert_eq!(watch.next().await.unwrap().items.len(), 2);
     let (scope, message) = (alice(), NewDisplayMessage::text(Role::User, "And then?"));
     let append = db.append_display_message(&scope, id, message);
     let (appended, seen) = tokio::join!(append, watch.next());
-    assert_eq!(seen.unwrap(), [appended.unwrap()]);
+    assert_eq!(seen.unwrap().items, [appended.unwrap()]);
     db.delete_conversation(&alice(), id).await.unwrap();
     assert_not_found!(watch.next());
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::branch::{Cut, Point};
 use super::message::{Message, ToolResult};
 use super::run::{BeginRun, Run, RunSignal, RunStatus};
 use super::serializer::ReadError;
@@ -190,6 +191,16 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
         scope: &Self::Scope,
         context: &LoadContext,
     ) -> impl Future<Output = Result<Option<Run>, Self::Error>> + Send;
+
+    /// Takes back what is behind a point, in the agent state and in the display messages, and returns
+    /// where it was cut. A message that does not exist is an error for which
+    /// [`is_missing`](Self::is_missing) is true.
+    fn rewind(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        to: Point,
+    ) -> impl Future<Output = Result<Cut, Self::Error>> + Send;
 
     /// Deletes the conversation with everything that belongs to it.
     fn delete_conversation(

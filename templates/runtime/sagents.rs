@@ -370,6 +370,7 @@
     reason = "in a crate without a library, `pub` reaches no other crate"
 )]
 
+mod branch;
 mod display;
 pub mod export;
 mod extensions;
@@ -387,6 +388,7 @@ mod todo;
 mod turn;
 mod usage;
 
+pub use self::branch::{Cut, Point};
 pub use self::display::display_items;
 pub use self::display::{ContentType, DisplayItem, DisplayKind};
 pub use self::export::{Export, ExportError, ExportedConversation, ExportedMessage, ExportedUsage};

@@ -115,7 +115,7 @@ pub fn serialize_server_state(state: &State) -> Result<Value, TooDeep> {
 /// [`TooDeep`] if a value is nested too deeply to be read back.
 pub fn serialize_state(state: &State) -> Result<Value, TooDeep> {
     check_depth(state)?;
-    Ok(tree(&Part { state, rows: false }))
+    Ok(tree(&Part { state, rows: None }))
 }
 
 /// Reads an envelope. Interrupts stay as they are.
@@ -148,12 +148,13 @@ pub fn deserialize_state(agent_id: impl Into<String>, data: Value) -> Result<Sta
     Ok(state)
 }
 
-/// The envelope without messages, for [`Rows`](super::stored::Rows).
-pub(super) fn header_to_text(state: &State) -> Result<String, TooDeep> {
+/// The envelope without messages, for [`Rows`](super::stored::Rows). There are `count` of them.
+pub(super) fn header_to_text(state: &State, count: usize) -> Result<String, TooDeep> {
     check_depth_of_header(state)?;
+    let rows = Some(count);
     let header = Envelope {
         version: STORED_VERSION,
-        part: Part { state, rows: true },
+        part: Part { state, rows },
     };
     Ok(text(&header))
 }
@@ -186,7 +187,7 @@ impl<'a> Envelope<'a> {
     fn of(state: &'a State) -> Self {
         Self {
             version: VERSION,
-            part: Part { state, rows: false },
+            part: Part { state, rows: None },
         }
     }
 }
@@ -200,7 +201,7 @@ impl Serialize for Envelope<'_> {
         object.set("state", &self.part)?;
         object.set("serialized_at", &now)?;
         object.set_some("pending_message", state.pending_message.as_ref())?;
-        if self.part.rows && !state.undisplayed.is_empty() {
+        if self.part.rows.is_some() && !state.undisplayed.is_empty() {
             object.set(UNDISPLAYED, &state.undisplayed)?;
         }
         object.end()
@@ -210,15 +211,16 @@ impl Serialize for Envelope<'_> {
 /// The `state` part of an envelope to be written, with the messages or with their number.
 struct Part<'a> {
     state: &'a State,
-    rows: bool,
+    /// The number of messages, if they are rows.
+    rows: Option<usize>,
 }
 
 impl Serialize for Part<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let state = self.state;
         let mut object = Object::new(serializer, &state.extra)?;
-        if self.rows {
-            object.set("messages", &json!({ "count": state.messages.len() }))?;
+        if let Some(count) = self.rows {
+            object.set("messages", &json!({ "count": count }))?;
         } else {
             object.set("messages", &state.messages)?;
         }

@@ -35,6 +35,7 @@ mod handle;
 mod options;
 mod registry;
 mod reloads;
+mod rewinds;
 mod runs;
 mod saves;
 mod state;

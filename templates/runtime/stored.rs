@@ -88,7 +88,7 @@ impl State {
             }
         }
         Ok(Rows {
-            header: serializer::header_to_text(self)?,
+            header: serializer::header_to_text(self, self.messages.len())?,
             count: number(self.messages.len()),
             may_be_shorter,
             changed,
@@ -288,6 +288,22 @@ fn specials(bytes: u64) -> u64 {
 }
 
 impl HeaderState {
+    /// The number of messages.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The header of a state that has only the first `count` messages, as JSON. Nothing else is
+    /// changed.
+    ///
+    /// # Errors
+    ///
+    /// [`TooDeep`] if a value is nested too deeply to be read back.
+    pub fn cut(&self, count: usize) -> Result<String, TooDeep> {
+        serializer::header_to_text(&self.state, count.min(self.count))
+    }
+
     /// The state with its messages. It remembers them.
     ///
     /// # Errors

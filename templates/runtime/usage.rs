@@ -123,15 +123,18 @@ pub struct Price {
 }
 
 impl Price {
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "exact up to a billion millions of tokens"
-    )]
     fn of(self, tokens: TokenUsage) -> f64 {
         let uncached = tokens.input.saturating_sub(tokens.cached).max(0);
-        let cost = |tokens: i64, price: f64| tokens as f64 / 1e6 * price;
+        let cost = |tokens: i64, price: f64| float(tokens) / 1e6 * price;
         cost(uncached, self.input) + cost(tokens.cached, self.cached) + cost(tokens.output, self.output)
     }
+}
+
+/// Exact up to billions of millions.
+fn float(tokens: i64) -> f64 {
+    let high = i32::try_from(tokens >> 32).unwrap_or(i32::MAX);
+    let low = u32::try_from(tokens & 0xffff_ffff).unwrap_or(u32::MAX);
+    f64::from(high) * 4_294_967_296.0 + f64::from(low)
 }
 
 impl Message {

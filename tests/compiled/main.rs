@@ -11,6 +11,7 @@ mod postgres;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -178,8 +179,28 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("src/lib.rs", "pub mod scopes;\n"),
         ("src/scopes.rs", include_str!("hosts/scopes.rs")),
         ("migrations/0001_owners.down.sql", include_str!("hosts/owners.down.sql")),
-        ("tests/concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
+        ("tests/all/concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
         ("tests/deployment.rs", include_str!("hosts/tests/deployment.rs")),
+        ("tests/all/histories.rs", include_str!("hosts/tests/histories.rs")),
+        ("tests/all/killed.rs", include_str!("hosts/tests/killed.rs")),
+        ("tests/all/migrations.rs", include_str!("hosts/tests/migrations.rs")),
+        ("tests/all/pressure/mod.rs", include_str!("hosts/tests/pressure/mod.rs")),
+        ("tests/all/pressure/sessions.rs", include_str!("hosts/tests/pressure/sessions.rs")),
+        ("tests/all/rows.rs", include_str!("hosts/tests/rows.rs")),
+        ("tests/all/source/mod.rs", include_str!("hosts/tests/source.rs")),
+        ("tests/all/sessions/branches.rs", include_str!("hosts/tests/sessions/branches.rs")),
+        ("tests/all/sessions/conflicts.rs", include_str!("hosts/tests/sessions/conflicts.rs")),
+        ("tests/all/sessions/failing.rs", include_str!("hosts/tests/sessions/failing.rs")),
+        ("tests/all/sessions/mod.rs", include_str!("hosts/tests/sessions/mod.rs")),
+        ("tests/all/sessions/messages.rs", include_str!("hosts/tests/sessions/messages.rs")),
+        ("tests/all/sessions/rewinds.rs", include_str!("hosts/tests/sessions/rewinds.rs")),
+        ("tests/all/sessions/running.rs", include_str!("hosts/tests/sessions/running.rs")),
+        ("tests/all/sessions/saving.rs", include_str!("hosts/tests/sessions/saving.rs")),
+        ("tests/all/sessions/turns.rs", include_str!("hosts/tests/sessions/turns.rs")),
+        ("tests/all/states.rs", &include_str!("hosts/tests/states.rs").replace("// {{ guide }}\n", &guide())),
+        ("tests/all/storage/mod.rs", include_str!("hosts/tests/storage.rs")),
+        ("tests/all/strategies/mod.rs", include_str!("../runtime/strategies.rs")),
+        ("tests/all/versions.rs", include_str!("hosts/tests/versions.rs")),
         ("tests/exports.rs", include_str!("hosts/tests/exports.rs")),
         ("tests/histories.rs", include_str!("hosts/tests/histories.rs")),
         ("tests/killed.rs", include_str!("hosts/tests/killed.rs")),
@@ -200,8 +221,15 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("tests/strategies/mod.rs", include_str!("../runtime/strategies.rs")),
         ("tests/versions.rs", include_str!("hosts/tests/versions.rs")),
     ];
-    for (path, text) in of_every_database.iter().chain(of_database) {
+    // One program for nearly all of them: it is linked once, and what tests share is compiled once.
+    let mut modules = BTreeSet::new();
+    let mut write = |path: &str, text: &str| {
         host.write(&format!("matrix/{path}"), text);
+        let name = path.strip_prefix("tests/all/").and_then(|path| path.split(['/', '.']).next());
+        modules.extend(name.map(|name| format!("mod {name};\n")));
+    };
+    for (path, text) in of_every_database.iter().chain(of_database) {
+        write(path, text);
     }
     for (name, owners) in [
         ("devices", include_str!("hosts/tests/devices.rs")),
@@ -209,39 +237,41 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("users", include_str!("hosts/tests/users.rs")),
     ] {
         let text = include_str!("hosts/tests/tenants.rs").replace("// {{ owners }}\n", owners);
-        host.write(&format!("matrix/tests/tenants_{name}.rs"), &text);
+        write(&format!("tests/all/tenants_{name}.rs"), &text);
     }
+    let modules = String::from_iter(modules);
+    host.write("matrix/tests/all/main.rs", &format!("//! What the contexts do.\n\n{modules}\nuse matrix::sagents;\n"));
 }
 
 const ON_SQLITE: &[(&str, &str)] = &[
     ("migrations/0001_owners.up.sql", include_str!("hosts/owners.up.sql")),
     ("migrations/0002_odd.up.sql", include_str!("hosts/odd.up.sql")),
     ("migrations/0002_odd.down.sql", include_str!("hosts/odd.down.sql")),
-    ("tests/database/mod.rs", include_str!("hosts/tests/database_sqlite.rs")),
-    ("tests/plans.rs", include_str!("hosts/tests/plans_sqlite.rs")),
-    ("tests/pressure/of_database/clock.rs", include_str!("hosts/tests/pressure/sqlite/clock.rs")),
-    ("tests/pressure/of_database/disk.rs", include_str!("hosts/tests/pressure/sqlite/disk.rs")),
-    ("tests/pressure/of_database/files.rs", include_str!("hosts/tests/pressure/sqlite/files.rs")),
-    ("tests/pressure/of_database/housekeeping.rs", include_str!("hosts/tests/pressure/sqlite/housekeeping.rs")),
-    ("tests/pressure/of_database/mod.rs", include_str!("hosts/tests/pressure/sqlite/mod.rs")),
-    ("tests/pressure/of_database/searches.rs", include_str!("hosts/tests/pressure/sqlite/searches.rs")),
-    ("tests/pressure/of_database/writers.rs", include_str!("hosts/tests/pressure/sqlite/writers.rs")),
+    ("tests/all/database/mod.rs", include_str!("hosts/tests/database_sqlite.rs")),
+    ("tests/all/plans.rs", include_str!("hosts/tests/plans_sqlite.rs")),
+    ("tests/all/pressure/of_database/clock.rs", include_str!("hosts/tests/pressure/sqlite/clock.rs")),
+    ("tests/all/pressure/of_database/disk.rs", include_str!("hosts/tests/pressure/sqlite/disk.rs")),
+    ("tests/all/pressure/of_database/files.rs", include_str!("hosts/tests/pressure/sqlite/files.rs")),
+    ("tests/all/pressure/of_database/housekeeping.rs", include_str!("hosts/tests/pressure/sqlite/housekeeping.rs")),
+    ("tests/all/pressure/of_database/mod.rs", include_str!("hosts/tests/pressure/sqlite/mod.rs")),
+    ("tests/all/pressure/of_database/searches.rs", include_str!("hosts/tests/pressure/sqlite/searches.rs")),
+    ("tests/all/pressure/of_database/writers.rs", include_str!("hosts/tests/pressure/sqlite/writers.rs")),
 ];
 
 const ON_POSTGRES: &[(&str, &str)] = &[
     ("migrations/0001_owners.up.sql", include_str!("hosts/owners_postgres.up.sql")),
     ("migrations/0002_odd.up.sql", include_str!("hosts/odd_postgres.up.sql")),
     ("migrations/0002_odd.down.sql", include_str!("hosts/odd_postgres.down.sql")),
-    ("tests/crash.rs", include_str!("hosts/tests/crash.rs")),
-    ("tests/database/mod.rs", include_str!("hosts/tests/database_postgres.rs")),
-    ("tests/database/server.rs", include_str!("../support/postgres.rs")),
-    ("tests/outage.rs", include_str!("hosts/tests/outage.rs")),
-    ("tests/plans.rs", include_str!("hosts/tests/plans_postgres.rs")),
-    ("tests/pressure/of_database/mod.rs", include_str!("hosts/tests/pressure/postgres/mod.rs")),
-    ("tests/pressure/of_database/searches.rs", include_str!("hosts/tests/pressure/postgres/searches.rs")),
-    ("tests/pressure/of_database/writers.rs", include_str!("hosts/tests/pressure/postgres/writers.rs")),
-    ("tests/setup.rs", include_str!("hosts/tests/setup.rs")),
-    ("tests/statements.rs", include_str!("hosts/tests/statements.rs")),
+    ("tests/all/crash.rs", include_str!("hosts/tests/crash.rs")),
+    ("tests/all/database/mod.rs", include_str!("hosts/tests/database_postgres.rs")),
+    ("tests/all/database/server.rs", include_str!("../support/postgres.rs")),
+    ("tests/all/outage.rs", include_str!("hosts/tests/outage.rs")),
+    ("tests/all/plans.rs", include_str!("hosts/tests/plans_postgres.rs")),
+    ("tests/all/pressure/of_database/mod.rs", include_str!("hosts/tests/pressure/postgres/mod.rs")),
+    ("tests/all/pressure/of_database/searches.rs", include_str!("hosts/tests/pressure/postgres/searches.rs")),
+    ("tests/all/pressure/of_database/writers.rs", include_str!("hosts/tests/pressure/postgres/writers.rs")),
+    ("tests/all/setup.rs", include_str!("hosts/tests/setup.rs")),
+    ("tests/all/statements.rs", include_str!("hosts/tests/statements.rs")),
 ];
 
 /// Generates every context of the matrix, each reading its owner as it should.
@@ -613,7 +643,7 @@ impl Compiled {
         built.stdout.lines().filter_map(Program::parse).collect()
     }
 
-    /// Runs the tests, some programs at once: they wait for the database most of the time.
+    /// Runs the tests, some at once: they wait for the database most of the time.
     fn test(&self, programs: &[Program]) {
         const AT_ONCE: usize = 3;
         let tests = Mutex::new(programs.iter().filter(|program| program.is_test));
@@ -622,7 +652,7 @@ impl Compiled {
             for _ in 0..AT_ONCE {
                 scope.spawn(|| {
                     while let Some(test) = next() {
-                        self.run(&mut test.command());
+                        self.run(test.command().env("RUST_TEST_THREADS", "4"));
                     }
                 });
             }
@@ -641,6 +671,10 @@ impl Compiled {
     fn cargo(&self, args: &str) -> Run {
         let mut command = support::cargo(&self.host);
         command.env("RUSTC_WORKSPACE_WRAPPER", wrapper());
+        if self.database.is_some() {
+            // It does not depend on the database, see tests/cli/seam.rs.
+            command.env("PUBLIC_DOCUMENTATION", "known");
+        }
         self.run(command.args(args.split_whitespace()))
     }
 

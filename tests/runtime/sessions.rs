@@ -13,8 +13,8 @@ use crate::messages::message;
 use crate::sagents::session::Coordinator;
 use crate::sagents::stored::SavePoint;
 use crate::sagents::{
-    AgentPersistence, BeginRun, Claim, Decided, Decision, Delivery, Expect, Failure, LoadContext, Loaded, Message,
-    PersistContext, Revision, Run, RunSignal, RunStatus, SessionPersistence, State, ToolResult, ToolStatus,
+    AgentPersistence, BeginRun, Claim, Cut, Decided, Decision, Delivery, Expect, Failure, LoadContext, Loaded, Message,
+    PersistContext, Point, Revision, Run, RunSignal, RunStatus, SessionPersistence, State, ToolResult, ToolStatus,
 };
 
 /// A storage that records what it is asked to write.
@@ -156,6 +156,10 @@ impl SessionPersistence for Arc<Storage> {
 
     async fn get_run(&self, (): &(), _: &LoadContext) -> Result<Option<Run>, Infallible> {
         Ok(None)
+    }
+
+    async fn rewind(&self, (): &(), _: &LoadContext, _: Point) -> Result<Cut, Infallible> {
+        Ok(Cut::default())
     }
 
     async fn delete_conversation(&self, (): &(), _: &LoadContext) -> Result<(), Infallible> {

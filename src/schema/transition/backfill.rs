@@ -586,7 +586,7 @@ mod tests {
         ");
         insta::assert_snapshot!(refused("conversation.team_id", Database::Sqlite), @"
         --backfill: the conversation has no column `team_id`
-        help: it has user_id, id, title, scope, metadata, interrupted, next_sequence, inserted_at, updated_at, last_change
+        help: it has user_id, id, title, scope, metadata, interrupted, next_sequence, inserted_at, updated_at, last_change, last_removal, archived_at
         ");
         insta::assert_snapshot!(refused("(SELECT id FROM accounts WHERE accounts.user_id = user_id)", Database::Sqlite), @"
         --backfill: `user_id` could be a column of `accounts` or of the conversation

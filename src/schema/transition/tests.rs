@@ -133,12 +133,13 @@ fn an_owner_comes_on_sqlite() {
     -- Stops, with nothing changed, if the old tables have a column that would be lost.
     CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the tables have a column that no migration of this project adds, and that would be lost; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
-        SELECT 1 FROM pragma_table_xinfo('sagents_conversations') WHERE name NOT IN ('user_id', 'id', 'title', 'scope', 'metadata', 'interrupted', 'next_sequence', 'inserted_at', 'updated_at', 'last_change')
+        SELECT 1 FROM pragma_table_xinfo('sagents_conversations') WHERE name NOT IN ('user_id', 'id', 'title', 'scope', 'metadata', 'interrupted', 'next_sequence', 'inserted_at', 'updated_at', 'last_change', 'last_removal', 'archived_at')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_agent_states') WHERE name NOT IN ('user_id', 'conversation_id', 'version', 'revision', 'write_id', 'data', 'unreadable_data', 'inserted_at', 'updated_at', 'epoch')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_display_messages') WHERE name NOT IN ('user_id', 'conversation_id', 'sequence', 'message_id', 'item', 'role', 'content_type', 'content', 'metadata', 'tool_call_id', 'status', 'inserted_at', 'changed', 'delivery')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_agent_messages') WHERE name NOT IN ('user_id', 'conversation_id', 'epoch', 'position', 'message_id', 'data')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_unreadable_states') WHERE name NOT IN ('user_id', 'conversation_id', 'epoch', 'data', 'set_aside_at')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_runs') WHERE name NOT IN ('user_id', 'conversation_id', 'run_id', 'holder', 'status', 'waiting_for', 'cancel_requested', 'started_at', 'seen_at')
+        UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_usage') WHERE name NOT IN ('user_id', 'conversation_id', 'message_id', 'model', 'input_tokens', 'output_tokens', 'cached_tokens', 'inserted_at')
     );
     DROP TABLE "sagents_guard";
 
@@ -146,8 +147,8 @@ fn an_owner_comes_on_sqlite() {
     CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the tables have an index or a trigger of your own: drop it in a migration before this one, and make it again after; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
         SELECT 1 FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL
-        AND tbl_name IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states', 'sagents_runs')
-        AND name NOT IN ('sagents_conversations_updated', 'sagents_display_messages_tool_calls', 'sagents_display_messages_changed', 'sagents_display_messages_unsettled', 'sagents_runs_unfinished')
+        AND tbl_name IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states', 'sagents_runs', 'sagents_usage')
+        AND name NOT IN ('sagents_conversations_updated', 'sagents_conversations_active', 'sagents_conversations_archived', 'sagents_display_messages_tool_calls', 'sagents_display_messages_changed', 'sagents_display_messages_unsettled', 'sagents_runs_unfinished', 'sagents_usage_times')
     );
     DROP TABLE "sagents_guard";
 
@@ -155,8 +156,8 @@ fn an_owner_comes_on_sqlite() {
     CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "a table of your own has a foreign key onto these: drop it in a migration before this one, and make it again after; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
         SELECT 1 FROM sqlite_schema AS host, pragma_foreign_key_list(host.name) AS key
-        WHERE host.type = 'table' AND key."table" COLLATE NOCASE IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states', 'sagents_runs')
-        AND host.name NOT IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states', 'sagents_runs')
+        WHERE host.type = 'table' AND key."table" COLLATE NOCASE IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states', 'sagents_runs', 'sagents_usage')
+        AND host.name NOT IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states', 'sagents_runs', 'sagents_usage')
     );
     DROP TABLE "sagents_guard";
 
@@ -200,6 +201,8 @@ fn an_owner_comes_on_sqlite() {
         "inserted_at" TEXT NOT NULL,
         "updated_at" TEXT NOT NULL,
         "last_change" INTEGER NOT NULL DEFAULT 0,
+        "last_removal" INTEGER NOT NULL DEFAULT 0,
+        "archived_at" TEXT,
         "user_id" INTEGER,
         CONSTRAINT "sagents_conversations_pkey" PRIMARY KEY ("team_id", "id"),
         CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("team_id") REFERENCES "teams" ("id") ON DELETE CASCADE,
@@ -314,11 +317,31 @@ fn an_owner_comes_on_sqlite() {
         CONSTRAINT "cancel_requested_is_boolean" CHECK ("cancel_requested" IN (0, 1)),
         CONSTRAINT "valid_status" CHECK (status IN ('running', 'waiting', 'finished', 'failed', 'cancelled'))
     ) STRICT, WITHOUT ROWID;
+    -- The tokens that each message cost. Rows stay when messages are deleted.
+    CREATE TABLE "sagents_usage_new" (
+        "team_id" BLOB NOT NULL,
+        "conversation_id" BLOB NOT NULL,
+        "message_id" BLOB NOT NULL,
+        "model" TEXT,
+        "input_tokens" INTEGER NOT NULL,
+        "output_tokens" INTEGER NOT NULL,
+        "cached_tokens" INTEGER NOT NULL,
+        "inserted_at" TEXT NOT NULL,
+        "user_id" INTEGER,
+        CONSTRAINT "sagents_usage_pkey" PRIMARY KEY ("team_id", "conversation_id", "message_id"),
+        CONSTRAINT "sagents_usage_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "sagents_conversations_new" ("team_id", "id") ON DELETE CASCADE,
+        CONSTRAINT "team_id_is_uuid" CHECK (length("team_id") = 16),
+        CONSTRAINT "conversation_id_is_uuid" CHECK (length("conversation_id") = 16),
+        CONSTRAINT "message_id_is_uuid" CHECK (length("message_id") = 16),
+        CONSTRAINT "valid_input_tokens" CHECK (input_tokens >= 0),
+        CONSTRAINT "valid_output_tokens" CHECK (output_tokens >= 0),
+        CONSTRAINT "valid_cached_tokens" CHECK (cached_tokens >= 0)
+    ) STRICT, WITHOUT ROWID;
 
     -- Every row is copied, parents first.
     INSERT INTO "sagents_conversations_new"
-        ("team_id", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "user_id")
-        SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "user_id"
+        ("team_id", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "last_removal", "archived_at", "user_id")
+        SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "last_removal", "archived_at", "user_id"
         FROM "sagents_conversations";
     INSERT INTO "sagents_agent_states_new"
         ("team_id", "conversation_id", "version", "revision", "write_id", "data", "unreadable_data", "inserted_at", "updated_at", "epoch", "user_id")
@@ -350,8 +373,15 @@ fn an_owner_comes_on_sqlite() {
         FROM "sagents_runs" AS child
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+    INSERT INTO "sagents_usage_new"
+        ("team_id", "conversation_id", "message_id", "model", "input_tokens", "output_tokens", "cached_tokens", "inserted_at", "user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."message_id", child."model", child."input_tokens", child."output_tokens", child."cached_tokens", child."inserted_at", child."user_id"
+        FROM "sagents_usage" AS child
+        LEFT JOIN "sagents_conversations" AS conversation
+        ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
 
     -- The old tables go, children first.
+    DROP TABLE "sagents_usage";
     DROP TABLE "sagents_runs";
     DROP TABLE "sagents_unreadable_states";
     DROP TABLE "sagents_agent_messages";
@@ -366,9 +396,14 @@ fn an_owner_comes_on_sqlite() {
     ALTER TABLE "sagents_agent_messages_new" RENAME TO "sagents_agent_messages";
     ALTER TABLE "sagents_unreadable_states_new" RENAME TO "sagents_unreadable_states";
     ALTER TABLE "sagents_runs_new" RENAME TO "sagents_runs";
+    ALTER TABLE "sagents_usage_new" RENAME TO "sagents_usage";
 
     -- Indexes, whose names are free now.
     CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("team_id", "updated_at" DESC, "id" DESC);
+    CREATE INDEX "sagents_conversations_active" ON "sagents_conversations" ("team_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NULL;
+    CREATE INDEX "sagents_conversations_archived" ON "sagents_conversations" ("team_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NOT NULL;
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("team_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
     CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("team_id", "conversation_id", "changed", "sequence")
@@ -377,6 +412,7 @@ fn an_owner_comes_on_sqlite() {
         WHERE delivery IN ('draft', 'unsaved');
     CREATE INDEX "sagents_runs_unfinished" ON "sagents_runs" ("team_id", "started_at")
         WHERE status IN ('running', 'waiting');
+    CREATE INDEX "sagents_usage_times" ON "sagents_usage" ("team_id", "inserted_at");
     "#);
 }
 
@@ -402,7 +438,7 @@ fn an_owner_comes_on_postgres() {
     $$;
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Every conversation gets its team_id.
     ALTER TABLE "sagents_conversations" ADD COLUMN "sagents_new_owner" UUID;
@@ -447,8 +483,16 @@ fn an_owner_comes_on_postgres() {
     UPDATE "sagents_runs" AS child SET "sagents_new_owner" = conversation."sagents_new_owner"
         FROM "sagents_conversations" AS conversation
         WHERE conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+    ALTER TABLE "sagents_usage" ADD COLUMN "sagents_new_owner" UUID;
+    UPDATE "sagents_usage" AS child SET "sagents_new_owner" = conversation."sagents_new_owner"
+        FROM "sagents_conversations" AS conversation
+        WHERE conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
 
     -- Tables, keys, checks and indexes that are no more.
+    DROP INDEX "sagents_usage_times";
+    ALTER TABLE "sagents_usage"
+        DROP CONSTRAINT "sagents_usage_pkey",
+        DROP CONSTRAINT "sagents_usage_fkey";
     DROP INDEX "sagents_runs_unfinished";
     ALTER TABLE "sagents_runs"
         DROP CONSTRAINT "sagents_runs_pkey",
@@ -470,6 +514,8 @@ fn an_owner_comes_on_postgres() {
         DROP CONSTRAINT "sagents_agent_states_pkey",
         DROP CONSTRAINT "sagents_agent_states_fkey";
     DROP INDEX "sagents_conversations_updated";
+    DROP INDEX "sagents_conversations_active";
+    DROP INDEX "sagents_conversations_archived";
     ALTER TABLE "sagents_conversations"
         DROP CONSTRAINT "sagents_conversations_pkey",
         DROP CONSTRAINT "sagents_conversations_fkey";
@@ -481,6 +527,7 @@ fn an_owner_comes_on_postgres() {
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "sagents_new_owner" TO "team_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "sagents_new_owner" TO "team_id";
     ALTER TABLE "sagents_runs" RENAME COLUMN "sagents_new_owner" TO "team_id";
+    ALTER TABLE "sagents_usage" RENAME COLUMN "sagents_new_owner" TO "team_id";
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_conversations"
@@ -501,6 +548,9 @@ fn an_owner_comes_on_postgres() {
     ALTER TABLE "sagents_runs"
         ALTER COLUMN "team_id" SET NOT NULL,
         ALTER COLUMN "user_id" DROP NOT NULL;
+    ALTER TABLE "sagents_usage"
+        ALTER COLUMN "team_id" SET NOT NULL,
+        ALTER COLUMN "user_id" DROP NOT NULL;
 
     -- Everything gets its new name.
     ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
@@ -509,12 +559,17 @@ fn an_owner_comes_on_postgres() {
     ALTER TABLE "sagents_agent_messages" RENAME TO "chat_agent_messages";
     ALTER TABLE "sagents_unreadable_states" RENAME TO "chat_unreadable_states";
     ALTER TABLE "sagents_runs" RENAME TO "chat_runs";
+    ALTER TABLE "sagents_usage" RENAME TO "chat_usage";
 
     -- New tables, keys, checks and indexes.
     ALTER TABLE "chat_conversations"
         ADD CONSTRAINT "chat_conversations_pkey" PRIMARY KEY ("team_id", "id"),
         ADD CONSTRAINT "chat_conversations_fkey" FOREIGN KEY ("team_id") REFERENCES "teams" ("id") ON DELETE CASCADE;
     CREATE INDEX "chat_conversations_updated" ON "chat_conversations" ("team_id", "updated_at" DESC, "id" DESC);
+    CREATE INDEX "chat_conversations_active" ON "chat_conversations" ("team_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NULL;
+    CREATE INDEX "chat_conversations_archived" ON "chat_conversations" ("team_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NOT NULL;
     ALTER TABLE "chat_agent_states"
         ADD CONSTRAINT "chat_agent_states_pkey" PRIMARY KEY ("team_id", "conversation_id"),
         ADD CONSTRAINT "chat_agent_states_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "chat_conversations" ("team_id", "id") ON DELETE CASCADE;
@@ -539,6 +594,10 @@ fn an_owner_comes_on_postgres() {
         ADD CONSTRAINT "chat_runs_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "chat_conversations" ("team_id", "id") ON DELETE CASCADE;
     CREATE INDEX "chat_runs_unfinished" ON "chat_runs" ("team_id", "started_at")
         WHERE status IN ('running', 'waiting');
+    ALTER TABLE "chat_usage"
+        ADD CONSTRAINT "chat_usage_pkey" PRIMARY KEY ("team_id", "conversation_id", "message_id"),
+        ADD CONSTRAINT "chat_usage_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "chat_conversations" ("team_id", "id") ON DELETE CASCADE;
+    CREATE INDEX "chat_usage_times" ON "chat_usage" ("team_id", "inserted_at");
     "#);
 }
 
@@ -563,7 +622,7 @@ fn an_owner_comes_back_on_postgres() {
     $$;
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if a conversation is without a user_id.
     DO $$
@@ -604,8 +663,16 @@ fn an_owner_comes_back_on_postgres() {
         FROM "sagents_conversations" AS conversation
         WHERE conversation."team_id" = child."team_id" AND conversation."id" = child."conversation_id"
         AND child."user_id" IS DISTINCT FROM conversation."user_id";
+    UPDATE "sagents_usage" AS child SET "user_id" = conversation."user_id"
+        FROM "sagents_conversations" AS conversation
+        WHERE conversation."team_id" = child."team_id" AND conversation."id" = child."conversation_id"
+        AND child."user_id" IS DISTINCT FROM conversation."user_id";
 
     -- Tables, keys, checks and indexes that are no more.
+    DROP INDEX "sagents_usage_times";
+    ALTER TABLE "sagents_usage"
+        DROP CONSTRAINT "sagents_usage_pkey",
+        DROP CONSTRAINT "sagents_usage_fkey";
     DROP INDEX "sagents_runs_unfinished";
     ALTER TABLE "sagents_runs"
         DROP CONSTRAINT "sagents_runs_pkey",
@@ -627,6 +694,8 @@ fn an_owner_comes_back_on_postgres() {
         DROP CONSTRAINT "sagents_agent_states_pkey",
         DROP CONSTRAINT "sagents_agent_states_fkey";
     DROP INDEX "sagents_conversations_updated";
+    DROP INDEX "sagents_conversations_active";
+    DROP INDEX "sagents_conversations_archived";
     ALTER TABLE "sagents_conversations"
         DROP CONSTRAINT "sagents_conversations_pkey",
         DROP CONSTRAINT "sagents_conversations_fkey";
@@ -638,6 +707,7 @@ fn an_owner_comes_back_on_postgres() {
     ALTER TABLE "sagents_agent_messages" DROP COLUMN "team_id";
     ALTER TABLE "sagents_unreadable_states" DROP COLUMN "team_id";
     ALTER TABLE "sagents_runs" DROP COLUMN "team_id";
+    ALTER TABLE "sagents_usage" DROP COLUMN "team_id";
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_conversations" ALTER COLUMN "user_id" SET NOT NULL;
@@ -646,12 +716,17 @@ fn an_owner_comes_back_on_postgres() {
     ALTER TABLE "sagents_agent_messages" ALTER COLUMN "user_id" SET NOT NULL;
     ALTER TABLE "sagents_unreadable_states" ALTER COLUMN "user_id" SET NOT NULL;
     ALTER TABLE "sagents_runs" ALTER COLUMN "user_id" SET NOT NULL;
+    ALTER TABLE "sagents_usage" ALTER COLUMN "user_id" SET NOT NULL;
 
     -- New tables, keys, checks and indexes.
     ALTER TABLE "sagents_conversations"
         ADD CONSTRAINT "sagents_conversations_pkey" PRIMARY KEY ("user_id", "id"),
         ADD CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "users" ("id") ON DELETE CASCADE;
     CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC);
+    CREATE INDEX "sagents_conversations_active" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NULL;
+    CREATE INDEX "sagents_conversations_archived" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NOT NULL;
     ALTER TABLE "sagents_agent_states"
         ADD CONSTRAINT "sagents_agent_states_pkey" PRIMARY KEY ("user_id", "conversation_id"),
         ADD CONSTRAINT "sagents_agent_states_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE;
@@ -676,6 +751,10 @@ fn an_owner_comes_back_on_postgres() {
         ADD CONSTRAINT "sagents_runs_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE;
     CREATE INDEX "sagents_runs_unfinished" ON "sagents_runs" ("user_id", "started_at")
         WHERE status IN ('running', 'waiting');
+    ALTER TABLE "sagents_usage"
+        ADD CONSTRAINT "sagents_usage_pkey" PRIMARY KEY ("user_id", "conversation_id", "message_id"),
+        ADD CONSTRAINT "sagents_usage_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE;
+    CREATE INDEX "sagents_usage_times" ON "sagents_usage" ("user_id", "inserted_at");
     "#);
 }
 
@@ -714,8 +793,8 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
 
     -- Every row is copied, parents first.
     INSERT INTO "sagents_conversations_new"
-        ("user_id", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "old_user_id")
-        SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "user_id"
+        ("user_id", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "last_removal", "archived_at", "old_user_id")
+        SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "last_removal", "archived_at", "user_id"
         FROM "sagents_conversations";
     INSERT INTO "sagents_agent_states_new"
         ("user_id", "conversation_id", "version", "revision", "write_id", "data", "unreadable_data", "inserted_at", "updated_at", "epoch", "old_user_id")
@@ -747,6 +826,12 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
         FROM "sagents_runs" AS child
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
+    INSERT INTO "sagents_usage_new"
+        ("user_id", "conversation_id", "message_id", "model", "input_tokens", "output_tokens", "cached_tokens", "inserted_at", "old_user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."message_id", child."model", child."input_tokens", child."output_tokens", child."cached_tokens", child."inserted_at", child."user_id"
+        FROM "sagents_usage" AS child
+        LEFT JOIN "sagents_conversations" AS conversation
+        ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
     "#);
     let up = transition.up(Database::Postgres);
     insta::assert_snapshot!(steps(&up, "RENAME"), @r#"
@@ -763,6 +848,8 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "sagents_new_owner" TO "user_id";
     ALTER TABLE "sagents_runs" RENAME COLUMN "user_id" TO "old_user_id";
     ALTER TABLE "sagents_runs" RENAME COLUMN "sagents_new_owner" TO "user_id";
+    ALTER TABLE "sagents_usage" RENAME COLUMN "user_id" TO "old_user_id";
+    ALTER TABLE "sagents_usage" RENAME COLUMN "sagents_new_owner" TO "user_id";
     "#);
     insta::assert_snapshot!(steps(&transition.down(Database::Postgres), "RENAME"), @r#"
     -- Columns by their new names.
@@ -772,6 +859,7 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "old_user_id" TO "user_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "old_user_id" TO "user_id";
     ALTER TABLE "sagents_runs" RENAME COLUMN "old_user_id" TO "user_id";
+    ALTER TABLE "sagents_usage" RENAME COLUMN "old_user_id" TO "user_id";
     "#);
 }
 
@@ -830,11 +918,11 @@ fn former_owners_have_names_of_their_own() {
     for kind in [Kind::Text, Kind::Uuid, Kind::Text] {
         schema = changed(&schema, &tables("sagents_", Some(("user_id", kind, None))), Wish::default());
     }
-    assert_eq!(columns(&schema.tables[0])[10..], ["old_user_id_3", "old_user_id_2", "old_user_id"]);
+    assert_eq!(columns(&schema.tables[0])[12..], ["old_user_id_3", "old_user_id_2", "old_user_id"]);
     let long = "u".repeat(63);
     let before = tables("sagents_", Some((&long, Kind::Text, None)));
     let after = changed(&before, &tables("sagents_", Some((&long, Kind::Uuid, None))), Wish::default());
-    assert_eq!(columns(&after.tables[0])[10], format!("old_{}", &long[4..]));
+    assert_eq!(columns(&after.tables[0])[12], format!("old_{}", &long[4..]));
 }
 
 #[test]
@@ -850,6 +938,7 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_agent_messages" DROP COLUMN "user_id";
     ALTER TABLE "sagents_unreadable_states" DROP COLUMN "user_id";
     ALTER TABLE "sagents_runs" DROP COLUMN "user_id";
+    ALTER TABLE "sagents_usage" DROP COLUMN "user_id";
     "#);
     insta::assert_snapshot!(transition.down(Database::Sqlite), @r#"
     -- The columns that were not used come back, without their values.
@@ -861,10 +950,11 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_agent_messages" ADD COLUMN "user_id" INTEGER;
     ALTER TABLE "sagents_unreadable_states" ADD COLUMN "user_id" INTEGER;
     ALTER TABLE "sagents_runs" ADD COLUMN "user_id" INTEGER;
+    ALTER TABLE "sagents_usage" ADD COLUMN "user_id" INTEGER;
     "#);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns that are no more.
     ALTER TABLE "sagents_conversations" DROP COLUMN "user_id";
@@ -873,12 +963,13 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_agent_messages" DROP COLUMN "user_id";
     ALTER TABLE "sagents_unreadable_states" DROP COLUMN "user_id";
     ALTER TABLE "sagents_runs" DROP COLUMN "user_id";
+    ALTER TABLE "sagents_usage" DROP COLUMN "user_id";
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- The columns that were not used come back, without their values.
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_conversations" ADD COLUMN "user_id" BIGINT;
@@ -887,6 +978,7 @@ fn the_old_owner_goes_by_a_run_of_its_own() {
     ALTER TABLE "sagents_agent_messages" ADD COLUMN "user_id" BIGINT;
     ALTER TABLE "sagents_unreadable_states" ADD COLUMN "user_id" BIGINT;
     ALTER TABLE "sagents_runs" ADD COLUMN "user_id" BIGINT;
+    ALTER TABLE "sagents_usage" ADD COLUMN "user_id" BIGINT;
     "#);
 }
 
@@ -910,10 +1002,11 @@ fn a_field_that_is_renamed_keeps_its_values() {
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "user_id" TO "member_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "user_id" TO "member_id";
     ALTER TABLE "sagents_runs" RENAME COLUMN "user_id" TO "member_id";
+    ALTER TABLE "sagents_usage" RENAME COLUMN "user_id" TO "member_id";
     "#);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns by their new names.
     ALTER TABLE "sagents_conversations" RENAME COLUMN "user_id" TO "member_id";
@@ -922,9 +1015,10 @@ fn a_field_that_is_renamed_keeps_its_values() {
     ALTER TABLE "sagents_agent_messages" RENAME COLUMN "user_id" TO "member_id";
     ALTER TABLE "sagents_unreadable_states" RENAME COLUMN "user_id" TO "member_id";
     ALTER TABLE "sagents_runs" RENAME COLUMN "user_id" TO "member_id";
+    ALTER TABLE "sagents_usage" RENAME COLUMN "user_id" TO "member_id";
     "#);
     // Where somebody says whose they are, that counts.
-    assert_eq!(changed(&user(), &member, backfill("7")).tables[0].columns.len(), 11);
+    assert_eq!(changed(&user(), &member, backfill("7")).tables[0].columns.len(), 13);
 }
 
 #[test]
@@ -966,10 +1060,13 @@ fn a_prefix_changes_in_place() {
     insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
     -- Indexes that change go first.
     DROP INDEX "sagents_conversations_updated";
+    DROP INDEX "sagents_conversations_active";
+    DROP INDEX "sagents_conversations_archived";
     DROP INDEX "sagents_display_messages_tool_calls";
     DROP INDEX "sagents_display_messages_changed";
     DROP INDEX "sagents_display_messages_unsettled";
     DROP INDEX "sagents_runs_unfinished";
+    DROP INDEX "sagents_usage_times";
 
     -- Tables by their new names.
     ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
@@ -978,9 +1075,14 @@ fn a_prefix_changes_in_place() {
     ALTER TABLE "sagents_agent_messages" RENAME TO "chat_agent_messages";
     ALTER TABLE "sagents_unreadable_states" RENAME TO "chat_unreadable_states";
     ALTER TABLE "sagents_runs" RENAME TO "chat_runs";
+    ALTER TABLE "sagents_usage" RENAME TO "chat_usage";
 
     -- Indexes as they are from now on.
     CREATE INDEX "chat_conversations_updated" ON "chat_conversations" ("user_id", "updated_at" DESC, "id" DESC);
+    CREATE INDEX "chat_conversations_active" ON "chat_conversations" ("user_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NULL;
+    CREATE INDEX "chat_conversations_archived" ON "chat_conversations" ("user_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NOT NULL;
     CREATE INDEX "chat_display_messages_tool_calls" ON "chat_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
     CREATE INDEX "chat_display_messages_changed" ON "chat_display_messages" ("user_id", "conversation_id", "changed", "sequence")
@@ -989,16 +1091,19 @@ fn a_prefix_changes_in_place() {
         WHERE delivery IN ('draft', 'unsaved');
     CREATE INDEX "chat_runs_unfinished" ON "chat_runs" ("user_id", "started_at")
         WHERE status IN ('running', 'waiting');
+    CREATE INDEX "chat_usage_times" ON "chat_usage" ("user_id", "inserted_at");
     "#);
     insta::assert_snapshot!(steps(&transition.up(Database::Postgres), "_states"), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Everything gets its new name.
     ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
     ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_pkey" TO "chat_conversations_pkey";
     ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_fkey" TO "chat_conversations_fkey";
     ALTER INDEX "sagents_conversations_updated" RENAME TO "chat_conversations_updated";
+    ALTER INDEX "sagents_conversations_active" RENAME TO "chat_conversations_active";
+    ALTER INDEX "sagents_conversations_archived" RENAME TO "chat_conversations_archived";
     ALTER TABLE "sagents_agent_states" RENAME TO "chat_agent_states";
     ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_pkey" TO "chat_agent_states_pkey";
     ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_fkey" TO "chat_agent_states_fkey";
@@ -1019,6 +1124,10 @@ fn a_prefix_changes_in_place() {
     ALTER TABLE "chat_runs" RENAME CONSTRAINT "sagents_runs_pkey" TO "chat_runs_pkey";
     ALTER TABLE "chat_runs" RENAME CONSTRAINT "sagents_runs_fkey" TO "chat_runs_fkey";
     ALTER INDEX "sagents_runs_unfinished" RENAME TO "chat_runs_unfinished";
+    ALTER TABLE "sagents_usage" RENAME TO "chat_usage";
+    ALTER TABLE "chat_usage" RENAME CONSTRAINT "sagents_usage_pkey" TO "chat_usage_pkey";
+    ALTER TABLE "chat_usage" RENAME CONSTRAINT "sagents_usage_fkey" TO "chat_usage_fkey";
+    ALTER INDEX "sagents_usage_times" RENAME TO "chat_usage_times";
     "#);
     assert!(rebuilt(&transition).is_empty());
 }
@@ -1043,7 +1152,7 @@ fn a_foreign_key_is_replaced() {
     $$;
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Tables, keys, checks and indexes that are no more.
     ALTER TABLE "sagents_conversations" DROP CONSTRAINT "sagents_conversations_fkey";
@@ -1083,7 +1192,7 @@ fn what_a_newer_generator_adds_is_added() {
     "#);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_display_messages" ADD COLUMN "metadata" JSONB NOT NULL DEFAULT '{}';
@@ -1098,7 +1207,7 @@ fn what_a_newer_generator_adds_is_added() {
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if sagents_display_messages has a value of metadata that would be lost.
     DO $$
@@ -1147,7 +1256,7 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
     assert_eq!(rebuilt(&transition), ["sagents_display_messages"]);
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if sagents_display_messages has no value of content_type: a text is needed.
     DO $$
@@ -1173,7 +1282,7 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if sagents_display_messages has a value of status that would be lost.
     DO $$

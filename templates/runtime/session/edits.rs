@@ -126,6 +126,11 @@ impl Edits {
         shown_ids(&known)
     }
 
+    /// Forgets the messages that are displayed.
+    pub fn forget_shown(&mut self) {
+        self.0.retain(|unsaved| !unsaved.is_shown);
+    }
+
     /// Takes a message back that was appended.
     pub fn take_back(&mut self, id: Uuid, state: &mut State) {
         self.0

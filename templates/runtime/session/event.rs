@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::super::branch::Cut;
 use super::super::display::display_items;
 use super::super::message::Message;
 use super::super::persistence::{Lifecycle, Revision};
@@ -100,6 +101,11 @@ pub enum SessionEvent<M, E> {
         /// The replaced state, if it had other unsaved changes.
         #[serde(serialize_with = "as_whether")]
         unsaved: Option<Arc<State>>,
+    },
+    /// The conversation was [rewound](super::AgentSession::rewind): messages behind the cut are deleted.
+    Rewound {
+        /// Where it was cut.
+        cut: Cut,
     },
     /// The session ended. It is the last event.
     Ended {

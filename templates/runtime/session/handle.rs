@@ -9,6 +9,7 @@ use tokio::sync::{broadcast, oneshot};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::super::branch::{Cut, Point};
 use super::super::extensions::Extensions;
 use super::super::message::Message;
 use super::super::persistence::{Lifecycle, Revision, SessionPersistence};
@@ -300,6 +301,29 @@ impl<P: SessionPersistence> AgentSession<P> {
         let (reply, result) = oneshot::channel();
         self.update(|session| session.reload(reply))?;
         result.await.unwrap_or(Err(SessionError::Ended))
+    }
+
+    /// Takes back what is behind a point: from the agent state, from the display messages and from the
+    /// pages of readers. The agent has to stop first: its run ends as cancelled, also one in another
+    /// process. Everything that is pending is stored before. If the point is between a tool call and
+    /// its result, the conversation is cut before the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`save`](Self::save), and [`SessionError::Storage`] if there is no such message. After
+    /// [`SessionError::TimedOut`] it is not known whether the conversation was rewound; the session
+    /// loads what is stored.
+    pub async fn rewind(&self, to: Point) -> Result<Cut, P> {
+        self.update(SessionState::prepare_rewind)?;
+        let _ = self.save().await?;
+        self.ask(
+            |session, reply| session.writes.push(PendingWrite::Rewind(to), Some(reply)),
+            |written| match written {
+                Written::Rewound(rewound) => Some(rewound.cut),
+                _ => None,
+            },
+        )
+        .await
     }
 
     /// Receives the events from now on. The channel closes when the session ends. A subscriber that

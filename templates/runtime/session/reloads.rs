@@ -68,6 +68,12 @@ impl<M, E> SessionState<M, E> {
             return None;
         }
         self.reloads += 1;
+        Some(self.replace(loaded, now))
+    }
+
+    /// Replaces the agent state, whatever it is. Returns the revision, and the old state if it had
+    /// changes that are lost.
+    pub fn replace(&mut self, loaded: Loaded, now: Instant) -> (Revision, Option<Arc<State>>) {
         let mut lost = None;
         match loaded {
             Loaded::Saved { state, revision } => {
@@ -94,6 +100,7 @@ impl<M, E> SessionState<M, E> {
             }
         }
         self.save = None;
+        self.is_stale = false;
         self.save_backoff.reset();
         self.blocked_by = None;
         self.last_error = None;
@@ -103,7 +110,7 @@ impl<M, E> SessionState<M, E> {
             reply(Some(waiting), Ok(lost.clone()));
         }
         self.reply_to_saves();
-        Some((self.revision(), lost))
+        (self.revision(), lost)
     }
 
     /// Makes changes again on a state that was loaded.
@@ -148,6 +155,8 @@ impl<M, E> SessionState<M, E> {
             self.writes.save_delayed(error);
             return Some(self.save_backoff.start(now, &self.options, self.jitter));
         }
+        // The next save finds the conflict.
+        self.is_stale = false;
         if self.blocked_by.is_some() {
             self.blocked_by = Some(error.clone());
             self.refuse_sent();
@@ -164,12 +173,12 @@ impl<M, E> SessionState<M, E> {
         matches!(self.blocked_by, Some(SessionError::Conflict { .. }))
     }
 
-    /// Whether a caller waits for a reload, or a conflict requires one. A session that is ending
+    /// Whether a caller waits for a reload, or a rewind or a conflict requires one. A session that is ending
     /// reports the conflict instead, because no caller would see what was replaced.
     pub fn must_reload(&mut self, is_ending: bool) -> bool {
         self.waiting_reloads.retain(|reply| !reply.is_closed());
         let on_conflict = self.options.on_conflict == OnConflict::Reload && !is_ending
             || self.has_sent() && self.can_reload();
-        on_conflict && self.has_conflict() || !self.waiting_reloads.is_empty()
+        on_conflict && self.has_conflict() || !self.waiting_reloads.is_empty() || self.is_stale
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct SessionState<M, E> {
     pub save: Option<Save>,
     /// The permanent failure that stopped saving.
     pub blocked_by: Option<SessionError<E>>,
+    /// The stored state is newer, and has to be loaded.
+    pub is_stale: bool,
     /// The reloads since the last save, for messages that wait to be saved.
     pub reloads: u32,
     /// The last failure, until something is stored.
@@ -133,6 +135,7 @@ impl<M, E> SessionState<M, E> {
             requested: None,
             save: None,
             blocked_by: None,
+            is_stale: false,
             reloads: 0,
             last_error: None,
             save_backoff: Backoff::default(),
@@ -476,6 +479,12 @@ impl<M, E> SessionState<M, E> {
                 let delay = delay.max(self.options.backoff(1, self.jitter));
                 self.drafts.failed(*id, now + delay);
                 return Some(delay);
+            }
+            // It is not repeated: the message may be gone, if only the reply was lost.
+            PendingWrite::Rewind(_) => {
+                self.is_stale |= failure == Failure::Transient;
+                self.writes.refused(error);
+                return None;
             }
             _ => {}
         }

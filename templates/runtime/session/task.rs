@@ -149,14 +149,14 @@ impl<P: SessionPersistence> Session<P> {
         let delivery = write.message_id().map(|id| self.state().delivery(id));
         let delivery = delivery.unwrap_or_default();
         match self.make(write, delivery).await {
-            Ok(written) => {
+            Ok(mut written) => {
                 self.registry.storage_works();
                 // Counts and emits before it replies to the caller.
                 let mut state = self.state();
                 if write.message_id().is_some() {
                     self.registry.count_message();
                 }
-                if let Some(event) = state.apply(write, &written, delivery, Instant::now()) {
+                if let Some(event) = state.apply(write, &mut written, delivery, Instant::now()) {
                     self.emit(event);
                 }
                 state.written(write, written);

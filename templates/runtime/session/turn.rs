@@ -222,7 +222,7 @@ impl<M, E> SessionState<M, E> {
     pub fn apply(
         &mut self,
         write: &PendingWrite,
-        written: &Written<M>,
+        written: &mut Written<M>,
         delivery: Delivery,
         now: Instant,
     ) -> Option<SessionEvent<M, E>>
@@ -271,6 +271,11 @@ impl<M, E> SessionState<M, E> {
             (PendingWrite::EndRun(id, status), _) => {
                 let _ = self.runs.remove(*id);
                 run(id, RunChange::from(*status))
+            }
+            (PendingWrite::Rewind(_), Written::Rewound(rewound)) => {
+                self.rewound(rewound.loaded.take(), now);
+                let cut = rewound.cut;
+                Some(SessionEvent::Rewound { cut })
             }
             (PendingWrite::Title(title), _) => {
                 let title = title.clone();

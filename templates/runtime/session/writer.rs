@@ -105,6 +105,7 @@ impl<P: SessionPersistence> Session<P> {
                 let call = storage.request_cancel(scope, context);
                 Written::IsRunning(self.in_time(call).await?)
             }
+            PendingWrite::Rewind(to) => Written::Rewound(self.rewind(*to).await?),
             PendingWrite::Title(title) => {
                 let call = storage.set_title(scope, context, title);
                 self.in_time(call).await?;
@@ -123,10 +124,10 @@ impl<P: SessionPersistence> Session<P> {
         if !is_missing::<P>(error) {
             return false;
         }
-        if write.call_id().is_none() {
+        if write.call_id().is_none() && !matches!(write, PendingWrite::Rewind(_)) {
             return true;
         }
-        // The call may be missing, and not the conversation.
+        // The call or the message may be missing, and not the conversation.
         let run = self
             .registry
             .persistence

@@ -8,10 +8,12 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::super::branch::Point;
 use super::super::message::{Message, ToolResult};
 use super::super::run::{BeginRun, RunSignal, RunStatus};
 use super::super::turn::{Claim, Decided, Decision, Delivery, ToolStatus};
 use super::backoff::Backoff;
+use super::rewinds::RewoundState;
 use super::{SessionError, UnsavedMessage};
 
 /// Something to be stored beside the agent state.
@@ -57,6 +59,7 @@ pub(super) enum PendingWrite {
     },
     EndRun(Uuid, RunStatus),
     CancelRun,
+    Rewind(Point),
     Title(String),
     Interrupted(bool),
 }
@@ -94,6 +97,7 @@ impl PendingWrite {
             | Self::WaitRun { .. }
             | Self::EndRun(..)
             | Self::CancelRun => "the state of the run was not stored",
+            Self::Rewind(_) => "the conversation was not rewound",
             Self::Title(_) => "the title was not stored",
             Self::Interrupted(_) => "the interrupted flag was not stored",
         }
@@ -129,6 +133,7 @@ pub(super) enum Written<M> {
     Run(BeginRun),
     Signal(RunSignal),
     IsRunning(bool),
+    Rewound(RewoundState),
 }
 
 impl<M: Clone> Written<M> {

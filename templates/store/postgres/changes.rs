@@ -1,5 +1,6 @@
 //! The statements that read what changed.
 
+use sqlx::Row as _;
 use uuid::Uuid;
 
 use super::super::{ChangeCursor, DisplayMessage, Error, {% if group.is_some() %}Reach{% else %}Owner{% endif %}, Result};
@@ -8,16 +9,17 @@ use super::super::{ChangeCursor, DisplayMessage, Error, {% if group.is_some() %}
 use super::rows::{display_message_columns, joined_display_message};
 
 impl Store {
-    /// At most `limit` display messages behind a position, by the number of their change.
+    /// At most `limit` display messages behind a position, by the number of their change, and the
+    /// number of the last change that deleted some.
     pub(crate) async fn changes(
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         after: ChangeCursor,
         limit: u32,
-    ) -> Result<Vec<DisplayMessage>> {
+    ) -> Result<(i64, Vec<DisplayMessage>)> {
         // The left join tells a conversation without changes from one that does not exist.
-        const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
+        const SELECT: &str = concat!("SELECT c.last_removal, ", display_message_columns!(), r#"
             FROM {{ conversations }} AS c
             LEFT JOIN (
                 (
@@ -65,18 +67,16 @@ impl Store {
             .fetch_all(&self.pool)
             .await?;
 {%- endif %}
-        if rows.is_empty() {
-            return Err(Error::NotFound);
-        }
+        let last_removal = rows.first().ok_or(Error::NotFound)?.try_get("last_removal")?;
         let messages = rows.iter().filter_map(|row| joined_display_message(row).transpose());
-        Ok(messages.collect::<sqlx::Result<_>>()?)
+        Ok((last_removal, messages.collect::<sqlx::Result<_>>()?))
     }
 
-    /// The number of the last change, and the next sequence: earlier versions of this code count no
-    /// changes.
-    pub(crate) async fn last_change(&self, {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %}, id: Uuid) -> Result<(i64, i64)> {
+    /// The number of the last change, the next sequence, and the number of the last change that deleted
+    /// messages: earlier versions of this code count no changes.
+    pub(crate) async fn last_change(&self, {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %}, id: Uuid) -> Result<(i64, i64, i64)> {
         const SELECT: &str = r#"
-            SELECT c.last_change, c.next_sequence
+            SELECT c.last_change, c.next_sequence, c.last_removal
             FROM {{ conversations }} AS c
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
 {%- if group.is_some() %}

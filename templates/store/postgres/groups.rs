@@ -224,9 +224,9 @@ pub(super) const AGENT_STATE: &str = r#"
     JOIN {{ agent_messages }} AS m
         ON m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.epoch = s.epoch"#;
 
-pub(super) const CHANGES: &str = concat!("SELECT ", display_message_columns!(), r#"
+pub(super) const CHANGES: &str = concat!("SELECT o.last_removal, ", display_message_columns!(), r#"
     FROM (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        SELECT c.{{ owner }} AS group_member, c.last_removal FROM {{ conversations }} AS c
         CROSS JOIN LATERAL (
             SELECT FROM {{ group.table }} AS g
             WHERE g.{{ group.column }} = $5 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
@@ -254,7 +254,7 @@ pub(super) const CHANGES: &str = concat!("SELECT ", display_message_columns!(), 
     ORDER BY m.changed, m.sequence LIMIT $4::bigint"#);
 
 pub(super) const LAST_CHANGE: &str = r#"
-    SELECT c.last_change, c.next_sequence FROM {{ conversations }} AS c
+    SELECT c.last_change, c.next_sequence, c.last_removal FROM {{ conversations }} AS c
     CROSS JOIN LATERAL (
         SELECT FROM {{ group.table }} AS g
         WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1

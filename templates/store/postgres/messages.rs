@@ -276,19 +276,21 @@ impl Store {
         const CLEAR: &str = r#"
             WITH conversation AS (
                 UPDATE {{ conversations }} AS c
-                SET updated_at = greatest(c.updated_at, $2::timestamptz)
+                SET last_change = c.last_change + 1,
+                    last_removal = c.last_change + 1,
+                    updated_at = greatest(c.updated_at, $2::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid
-                RETURNING c.id
+                RETURNING c.id, c.last_change
             ), deleted AS (
                 DELETE FROM {{ display_messages }} AS m USING conversation AS c
                 WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = c.id
                 RETURNING m.sequence
             )
-            SELECT (SELECT count(*) FROM deleted) FROM conversation"#;
+            SELECT (SELECT count(*) FROM deleted), c.last_change FROM conversation AS c"#;
 
-        retry(|| async {
+        let (deleted, number): (i64, i64) = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
-            let deleted: Option<i64> = sqlx::query_scalar(CLEAR)
+            let deleted = sqlx::query_as(CLEAR)
                 .bind(conversation_id)
                 .bind(now())
 {%- if owner.is_some() %}
@@ -297,9 +299,11 @@ impl Store {
                 .fetch_optional(lease.connection())
                 .await?;
             lease.end();
-            deleted.map(i64::unsigned_abs).ok_or(Error::NotFound)
+            deleted.ok_or(Error::NotFound)
         })
-        .await
+        .await?;
+        self.announce(conversation_id, number).await;
+        Ok(deleted.unsigned_abs())
     }
 
     pub(crate) async fn search_messages(

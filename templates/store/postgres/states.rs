@@ -482,6 +482,76 @@ async fn lock<'c>(
     Ok(tx)
 }
 
+/// The statement that saves, without its end. The revision is compared twice. The first time a save that
+/// must fail changes nothing, also one that leaves out rows which another save has changed. The second
+/// time decides: the upsert sees what a concurrent writer has saved since.
+macro_rules! saved {
+    ($counted:expr) => { concat!(r#"
+    WITH conversation AS (
+        UPDATE {{ conversations }} AS c
+        SET updated_at = greatest(c.updated_at, $5::timestamptz)
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $11 AND {% endif %}c.id = $1::uuid AND $6::bigint = coalesce((
+            SELECT s.revision FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $11 AND {% endif %}s.conversation_id = $1::uuid
+              AND s.write_id = coalesce($10::uuid, s.write_id)
+        ), 0)
+        RETURNING c.id, $6::bigint AS revision{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+    ), saved AS (
+        INSERT INTO {{ agent_states }} AS s
+            (conversation_id, version, revision, write_id, data,
+             inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        SELECT c.id, $2::integer, c.revision + 1, $3::uuid, $4::json,
+               $5::timestamptz, $5::timestamptz{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+        FROM conversation AS c
+        ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id) DO UPDATE
+        SET version = excluded.version,
+            revision = excluded.revision,
+            write_id = excluded.write_id,
+            data = excluded.data,
+            updated_at = greatest(s.updated_at, excluded.updated_at)
+        WHERE s.revision = excluded.revision - 1
+        RETURNING s.conversation_id, s.revision, s.epoch{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
+    ), written AS (
+        INSERT INTO {{ agent_messages }}
+            (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+        SELECT s.conversation_id, s.epoch, n.position, n.message_id, n.data::json{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
+        FROM saved AS s
+        CROSS JOIN unnest($7::integer[], $8::uuid[], $9::text[])
+            AS n (position, message_id, data)
+        ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, epoch, position) DO UPDATE
+        SET message_id = excluded.message_id, data = excluded.data
+    )"#, $counted) };
+}
+
+macro_rules! save {
+    ($counted:expr) => { concat!(saved!($counted), r#"
+    SELECT s.revision FROM saved AS s"#) };
+}
+
+/// Looking for rows to delete would be a third of the time of other saves.
+macro_rules! save_shorter {
+    ($counted:expr) => { concat!(saved!($counted), r#", truncated AS (
+        DELETE FROM {{ agent_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1::uuid
+          AND m.epoch = (SELECT s.epoch FROM saved AS s)
+          AND m.position >= ($4::json #>> '{state,messages,count}')::integer
+    )
+    SELECT s.revision FROM saved AS s"#) };
+}
+
+macro_rules! counted_rows {
+    () => { counted!(
+        r#"(SELECT s.conversation_id AS id{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %} FROM saved AS s)"#,
+        "$5",
+        "${% if owner.is_some() %}12{% else %}11{% endif %}"
+    ) };
+}
+
+const SAVE: &str = save!("");
+const SAVE_COUNTED: &str = save!(counted_rows!());
+const SAVE_SHORTER: &str = save_shorter!("");
+const SAVE_SHORTER_COUNTED: &str = save_shorter!(counted_rows!());
+
 /// Stores a state over the expected revision, or nothing if the stored revision is another.
 async fn save(
     executor: impl PgExecutor<'_>,
@@ -491,72 +561,6 @@ async fn save(
     expected: i64,
     write_id: Uuid,
 ) -> Result<Option<Revision>> {
-    // The revision is compared twice. The first time a save that must fail changes nothing, also
-    // one that leaves out rows which another save has changed. The second time decides: the upsert
-    // sees what a concurrent writer has saved since.
-    macro_rules! saved {
-        ($counted:expr) => { concat!(r#"
-        WITH conversation AS (
-            UPDATE {{ conversations }} AS c
-            SET updated_at = greatest(c.updated_at, $5::timestamptz)
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $11 AND {% endif %}c.id = $1::uuid AND $6::bigint = coalesce((
-                SELECT s.revision FROM {{ agent_states }} AS s
-                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $11 AND {% endif %}s.conversation_id = $1::uuid
-                  AND s.write_id = coalesce($10::uuid, s.write_id)
-            ), 0)
-            RETURNING c.id, $6::bigint AS revision{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
-        ), saved AS (
-            INSERT INTO {{ agent_states }} AS s
-                (conversation_id, version, revision, write_id, data,
-                 inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-            SELECT c.id, $2::integer, c.revision + 1, $3::uuid, $4::json,
-                   $5::timestamptz, $5::timestamptz{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
-            FROM conversation AS c
-            ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id) DO UPDATE
-            SET version = excluded.version,
-                revision = excluded.revision,
-                write_id = excluded.write_id,
-                data = excluded.data,
-                updated_at = greatest(s.updated_at, excluded.updated_at)
-            WHERE s.revision = excluded.revision - 1
-            RETURNING s.conversation_id, s.revision, s.epoch{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
-        ), written AS (
-            INSERT INTO {{ agent_messages }}
-                (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-            SELECT s.conversation_id, s.epoch, n.position, n.message_id, n.data::json{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
-            FROM saved AS s
-            CROSS JOIN unnest($7::integer[], $8::uuid[], $9::text[])
-                AS n (position, message_id, data)
-            ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id, epoch, position) DO UPDATE
-            SET message_id = excluded.message_id, data = excluded.data
-        )"#, $counted) };
-    }
-    macro_rules! save {
-        ($counted:expr) => { concat!(saved!($counted), r#"
-        SELECT s.revision FROM saved AS s"#) };
-    }
-    // Looking for rows to delete would be a third of the time of other saves.
-    macro_rules! save_shorter {
-        ($counted:expr) => { concat!(saved!($counted), r#", truncated AS (
-            DELETE FROM {{ agent_messages }} AS m
-            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1::uuid
-              AND m.epoch = (SELECT s.epoch FROM saved AS s)
-              AND m.position >= ($4::json #>> '{state,messages,count}')::integer
-        )
-        SELECT s.revision FROM saved AS s"#) };
-    }
-    macro_rules! counted_rows {
-        () => { counted!(
-            r#"(SELECT s.conversation_id AS id{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %} FROM saved AS s)"#,
-            "$5",
-            "${% if owner.is_some() %}12{% else %}11{% endif %}"
-        ) };
-    }
-    const SAVE: &str = save!("");
-    const SAVE_COUNTED: &str = save!(counted_rows!());
-    const SAVE_SHORTER: &str = save_shorter!("");
-    const SAVE_SHORTER_COUNTED: &str = save_shorter!(counted_rows!());
-
     let counted = rows.changed.iter().filter_map(|row| Some(Counted::new(row.message_id, row.usage.as_ref()?)));
     let counted: Vec<_> = counted.collect();
     let positions: Vec<_> = rows.changed.iter().map(|row| row.position).collect();

@@ -12,8 +12,10 @@
 #![allow(unused_variables, reason = "conversations have no owner here")]
 {%- endif %}
 
+mod branches;
 mod changes;
 mod conversations;
+mod cuts;
 mod exports;
 {%- if group.is_some() %}
 mod groups;

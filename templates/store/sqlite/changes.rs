@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sqlx::{FromRow as _, Row as _};
 use uuid::Uuid;
 
 use super::super::changes::Signals;
@@ -26,15 +27,20 @@ impl Store {
         drop(self.signals.send(conversation_id));
     }
 
-    /// At most `limit` display messages behind a position, by the number of their change.
+    /// At most `limit` display messages behind a position, by the number of their change, and the
+    /// number of the last change that deleted some.
     pub(crate) async fn changes(
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         after: ChangeCursor,
         limit: u32,
-    ) -> Result<Vec<DisplayMessage>> {
-        const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
+    ) -> Result<(i64, Vec<DisplayMessage>)> {
+        const SELECT: &str = concat!(r#"
+            SELECT (
+                SELECT c.last_removal FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1
+            ) AS last_removal, "#, display_message_columns!(), r#"
             FROM (
                 SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
                 WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1
@@ -42,7 +48,10 @@ impl Store {
                 ORDER BY m.sequence LIMIT $4
             )
             UNION ALL
-            SELECT "#, display_message_columns!(), r#"
+            SELECT (
+                SELECT c.last_removal FROM {{ conversations }} AS c
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1
+            ) AS last_removal, "#, display_message_columns!(), r#"
             FROM (
                 SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
                 WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1 AND m.changed > $2 AND m.changed >= 0
@@ -53,7 +62,7 @@ impl Store {
             Reach::Owner(_) => SELECT,
             Reach::Group(_) => groups::CHANGES,
         };
-        let query = sqlx::query_as(sql)
+        let query = sqlx::query(sql)
             .bind(conversation_id)
             .bind(after.changed())
             .bind(after.sequence())
@@ -62,9 +71,9 @@ impl Store {
             Reach::Owner(owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
-        let mut messages: Vec<DisplayMessage> = query.fetch_all(&self.pool).await?;
+        let rows = query.fetch_all(&self.pool).await?;
 {%- else %}
-        let mut messages: Vec<DisplayMessage> = sqlx::query_as(SELECT)
+        let rows = sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(after.changed())
             .bind(after.sequence())
@@ -75,19 +84,21 @@ impl Store {
             .fetch_all(&self.pool)
             .await?;
 {%- endif %}
-        if messages.is_empty() {
-            drop(self.get_conversation({% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id).await?);
-        }
+        let last_removal = match rows.first() {
+            Some(row) => row.try_get("last_removal")?,
+            None => self.last_change({% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id).await?.2,
+        };
+        let mut messages = rows.iter().map(DisplayMessage::from_row).collect::<sqlx::Result<Vec<_>>>()?;
         messages.sort_by_key(|message| (message.changed, message.sequence));
         messages.truncate(limit as usize);
-        Ok(messages)
+        Ok((last_removal, messages))
     }
 
-    /// The number of the last change, and the next sequence: earlier versions of this code count no
-    /// changes.
-    pub(crate) async fn last_change(&self, {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %}, id: Uuid) -> Result<(i64, i64)> {
+    /// The number of the last change, the next sequence, and the number of the last change that deleted
+    /// messages: earlier versions of this code count no changes.
+    pub(crate) async fn last_change(&self, {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %}, id: Uuid) -> Result<(i64, i64, i64)> {
         const SELECT: &str = r#"
-            SELECT c.last_change, c.next_sequence
+            SELECT c.last_change, c.next_sequence, c.last_removal
             FROM {{ conversations }} AS c
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
 {%- if group.is_some() %}

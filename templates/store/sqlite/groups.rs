@@ -182,14 +182,14 @@ const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
 
 pub(super) const CHANGES: &str = concat!(r#"
     WITH conversation AS (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        SELECT c.{{ owner }} AS group_member, c.last_removal FROM {{ conversations }} AS c
         WHERE c.id = $1 AND EXISTS (
             SELECT 1 FROM {{ group.table }} AS g
             WHERE g.{{ group.column }} = $5 AND g.{{ group.member }} = c.{{ owner }}
         )
         ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
     )
-    SELECT "#, display_message_columns!(), r#"
+    SELECT (SELECT o.last_removal FROM conversation AS o) AS last_removal, "#, display_message_columns!(), r#"
     FROM (
         SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
         WHERE m.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
@@ -197,7 +197,7 @@ pub(super) const CHANGES: &str = concat!(r#"
         ORDER BY m.sequence LIMIT $4
     )
     UNION ALL
-    SELECT "#, display_message_columns!(), r#"
+    SELECT (SELECT o.last_removal FROM conversation AS o) AS last_removal, "#, display_message_columns!(), r#"
     FROM (
         SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
         WHERE m.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
@@ -206,7 +206,7 @@ pub(super) const CHANGES: &str = concat!(r#"
     )"#);
 
 pub(super) const LAST_CHANGE: &str = r#"
-    SELECT c.last_change, c.next_sequence FROM {{ conversations }} AS c
+    SELECT c.last_change, c.next_sequence, c.last_removal FROM {{ conversations }} AS c
     WHERE c.id = $1 AND EXISTS (
         SELECT 1 FROM {{ group.table }} AS g
         WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}

@@ -11,7 +11,6 @@ use super::super::{
 };
 use super::super::display_message::is_error;
 use super::super::page::Bound;
-use super::conversations::touch;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::rows::{display_message_columns, named};
 use super::usage::count;
@@ -237,10 +236,21 @@ impl Store {
         const DELETE: &str = r#"
             DELETE FROM {{ display_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1"#;
+        const REMOVED: &str = r#"
+            UPDATE {{ conversations }} AS c SET last_removal = c.last_change
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
 
         retry(|| async {
             let mut tx = self.begin().await?;
-            touch(&mut tx, owner, conversation_id).await?;
+            drop(take_sequences(&mut tx, owner, conversation_id, 0).await?);
+            sqlx::query(REMOVED)
+                .bind(conversation_id)
+{%- if owner.is_some() %}
+                .bind(owner.id())
+{%- endif %}
+                .execute(&mut *tx)
+                .await
+                .map(drop)?;
             let deleted = sqlx::query(DELETE)
                 .bind(conversation_id)
 {%- if owner.is_some() %}
@@ -250,6 +260,7 @@ impl Store {
                 .await?
                 .rows_affected();
             tx.commit().await?;
+            self.announce(conversation_id);
             Ok(deleted)
         })
         .await

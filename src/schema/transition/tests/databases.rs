@@ -255,9 +255,9 @@ const STOPS: &[Stop] = &[
         old: |_| {},
         new: upcoming,
         down: true,
-        cause: "UPDATE sagents_conversations SET archived_at = inserted_at;",
-        message: "there are rows in sagents_conversations with a value of archived_at that would be lost",
-        remedy: "UPDATE sagents_conversations SET archived_at = NULL;",
+        cause: "UPDATE sagents_conversations SET pinned_at = inserted_at;",
+        message: "there are rows in sagents_conversations with a value of pinned_at that would be lost",
+        remedy: "UPDATE sagents_conversations SET pinned_at = NULL;",
     },
     Stop {
         old: |_| {},

@@ -10,10 +10,10 @@ pub fn upcoming(schema: &mut Schema) {
     let of_owner = || owner.iter().map(|owner| owner.name.clone());
     let columns = |names: &[&str]| of_owner().chain(names.iter().map(|&name| name.to_owned())).collect::<Vec<_>>();
     let [conversations, states, messages, ..] = &mut schema.tables[..] else { panic!("there are more tables") };
-    conversations.columns.push(schema::nullable("archived_at", Kind::Time));
-    let by_archive = columns(&["archived_at", "id"]);
-    let by_archive = by_archive.into_iter().map(|name| IndexColumn { name, descending: false }).collect();
-    conversations.indexes.push(Index { name: format!("{prefix}archived"), columns: by_archive, only: None });
+    conversations.columns.push(schema::nullable("pinned_at", Kind::Time));
+    let by_pin = columns(&["pinned_at", "id"]);
+    let by_pin = by_pin.into_iter().map(|name| IndexColumn { name, descending: false }).collect();
+    conversations.indexes.push(Index { name: format!("{prefix}pinned"), columns: by_pin, only: None });
     states.columns.push(schema::defaulted("runs", Kind::BigInteger, Default::Zero));
     messages.columns.push(schema::defaulted("marked", Kind::BigInteger, Default::Zero));
     let name = format!("{prefix}agent_runs");
@@ -54,12 +54,12 @@ fn what_is_upcoming_is_only_added_on_sqlite() {
     let transition = change(&user(), &grown(user()), same_owner());
     insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
     -- New columns.
-    ALTER TABLE "sagents_conversations" ADD COLUMN "archived_at" TEXT;
+    ALTER TABLE "sagents_conversations" ADD COLUMN "pinned_at" TEXT;
     ALTER TABLE "sagents_agent_states" ADD COLUMN "runs" INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE "sagents_display_messages" ADD COLUMN "marked" INTEGER NOT NULL DEFAULT 0;
 
     -- Indexes as they are from now on.
-    CREATE INDEX "sagents_archived" ON "sagents_conversations" ("user_id", "archived_at", "id");
+    CREATE INDEX "sagents_pinned" ON "sagents_conversations" ("user_id", "pinned_at", "id");
 
     -- New tables.
     -- The runs of a conversation's agent.
@@ -84,10 +84,10 @@ fn what_is_upcoming_is_only_added_on_sqlite() {
     );
     DROP TABLE "sagents_guard";
 
-    -- Stops, with nothing changed, if sagents_conversations has a value of archived_at that would be lost.
-    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_conversations with a value of archived_at that would be lost; nothing was changed" CHECK (NOT stop));
+    -- Stops, with nothing changed, if sagents_conversations has a value of pinned_at that would be lost.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "there are rows in sagents_conversations with a value of pinned_at that would be lost; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
-        SELECT 1 FROM "sagents_conversations" WHERE "archived_at" IS NOT NULL
+        SELECT 1 FROM "sagents_conversations" WHERE "pinned_at" IS NOT NULL
     );
     DROP TABLE "sagents_guard";
 
@@ -109,10 +109,10 @@ fn what_is_upcoming_is_only_added_on_sqlite() {
     DROP TABLE "sagents_agent_runs";
 
     -- Indexes that change go first.
-    DROP INDEX "sagents_archived";
+    DROP INDEX "sagents_pinned";
 
     -- Columns that are no more.
-    ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
+    ALTER TABLE "sagents_conversations" DROP COLUMN "pinned_at";
     ALTER TABLE "sagents_agent_states" DROP COLUMN "runs";
     ALTER TABLE "sagents_display_messages" DROP COLUMN "marked";
     "#);
@@ -133,15 +133,15 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     $$;
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns as they are from now on.
-    ALTER TABLE "sagents_conversations" ADD COLUMN "archived_at" TIMESTAMPTZ;
+    ALTER TABLE "sagents_conversations" ADD COLUMN "pinned_at" TIMESTAMPTZ;
     ALTER TABLE "sagents_agent_states" ADD COLUMN "runs" BIGINT NOT NULL DEFAULT 0;
     ALTER TABLE "sagents_display_messages" ADD COLUMN "marked" BIGINT NOT NULL DEFAULT 0;
 
     -- New tables, keys, checks and indexes.
-    CREATE INDEX "sagents_archived" ON "sagents_conversations" ("user_id", "archived_at", "id");
+    CREATE INDEX "sagents_pinned" ON "sagents_conversations" ("user_id", "pinned_at", "id");
     -- The runs of a conversation's agent.
     CREATE TABLE "sagents_agent_runs" (
         "user_id" BIGINT NOT NULL,
@@ -156,7 +156,7 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     "#);
     insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_agent_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage", "sagents_agent_runs" IN ACCESS EXCLUSIVE MODE;
 
     -- Stops, with nothing changed, if sagents_agent_runs has rows, which would be lost.
     DO $$
@@ -167,11 +167,11 @@ fn what_is_upcoming_is_only_added_on_postgres() {
     END
     $$;
 
-    -- Stops, with nothing changed, if sagents_conversations has a value of archived_at that would be lost.
+    -- Stops, with nothing changed, if sagents_conversations has a value of pinned_at that would be lost.
     DO $$
     BEGIN
-        IF EXISTS (SELECT 1 FROM "sagents_conversations" WHERE "archived_at" IS NOT NULL) THEN
-            RAISE EXCEPTION 'there are rows in sagents_conversations with a value of archived_at that would be lost; nothing was changed';
+        IF EXISTS (SELECT 1 FROM "sagents_conversations" WHERE "pinned_at" IS NOT NULL) THEN
+            RAISE EXCEPTION 'there are rows in sagents_conversations with a value of pinned_at that would be lost; nothing was changed';
         END IF;
     END
     $$;
@@ -196,10 +196,10 @@ fn what_is_upcoming_is_only_added_on_postgres() {
 
     -- Tables, keys, checks and indexes that are no more.
     DROP TABLE "sagents_agent_runs";
-    DROP INDEX "sagents_archived";
+    DROP INDEX "sagents_pinned";
 
     -- Columns that are no more.
-    ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
+    ALTER TABLE "sagents_conversations" DROP COLUMN "pinned_at";
     ALTER TABLE "sagents_agent_states" DROP COLUMN "runs";
     ALTER TABLE "sagents_display_messages" DROP COLUMN "marked";
     "#);
@@ -249,23 +249,23 @@ fn a_column_that_is_not_used_any_more_stays_until_somebody_drops_it() {
     let old = grown(user());
     let transition = change(&old, &user(), same_owner());
     insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
-    -- archived_at of sagents_conversations is not used any more. It stays until a run with --drop-old-owner.
+    -- pinned_at of sagents_conversations is not used any more. It stays until a run with --drop-old-owner.
     -- runs of sagents_agent_states is not used any more. It stays until a run with --drop-old-owner.
     -- marked of sagents_display_messages is not used any more. It stays until a run with --drop-old-owner.
     -- sagents_agent_runs is not used any more. It stays as it is, and is yours from now on.
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Tables, keys, checks and indexes that are no more.
-    DROP INDEX "sagents_archived";
+    DROP INDEX "sagents_pinned";
     "#);
     assert_eq!(rebuilt(&transition), [""; 0]);
     let gone = change(transition.schema(), &user(), Wish { drop_old_owner: true, ..same_owner() });
     assert_eq!(gone.schema(), &user());
     insta::assert_snapshot!(gone.up(Database::Sqlite), @r#"
     -- Columns that are no more.
-    ALTER TABLE "sagents_conversations" DROP COLUMN "archived_at";
+    ALTER TABLE "sagents_conversations" DROP COLUMN "pinned_at";
     ALTER TABLE "sagents_agent_states" DROP COLUMN "runs";
     ALTER TABLE "sagents_display_messages" DROP COLUMN "marked";
     "#);
@@ -281,7 +281,7 @@ fn a_column_that_is_required_is_not_so_when_it_is_not_used_any_more() {
     -- version of sagents_agent_states is not used any more. It stays until a run with --drop-old-owner.
 
     -- Nobody writes while the tables change.
-    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs" IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
 
     -- Columns as they are from now on.
     ALTER TABLE "sagents_agent_states" ALTER COLUMN "version" DROP NOT NULL;
@@ -314,13 +314,13 @@ fn a_conversion_that_would_change_values_is_refused() {
 fn a_column_of_the_hosts_own_is_in_the_way_of_a_new_one() {
     let additions = [Addition {
         table: "sagents_conversations".to_owned(),
-        column: "archived_at".to_owned(),
-        definition: "archived_at TEXT".to_owned(),
+        column: "pinned_at".to_owned(),
+        definition: "pinned_at TEXT".to_owned(),
         generated: false,
     }];
     let wish = Wish { additions: &additions, ..same_owner() };
     insta::assert_snapshot!(transition_error(&user(), &grown(user()), &wish), @"
-    the table `sagents_conversations` has a column `archived_at` of your own, and would get one of that name
+    the table `sagents_conversations` has a column `pinned_at` of your own, and would get one of that name
     help: rename or drop yours in a migration
     ");
 }

@@ -1,6 +1,6 @@
 //! Many writers at once, as tasks of one process and as several processes would be: with pools of their own.
 
-mod database;
+use crate::database;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -212,7 +212,7 @@ async fn a_reader_who_reconnects_sees_every_row_in_its_last_form() {
     let watched = tokio::spawn(async move {
         let mut last = BTreeMap::new();
         loop {
-            for row in watch.next().await.unwrap() {
+            for row in watch.next().await.unwrap().items {
                 if row.content == "the end" {
                     return last;
                 }
@@ -262,8 +262,8 @@ async fn a_watch_is_told_what_another_process_writes() {
     for text in ["one", "two", "three"] {
         let (told, seen) = oneshot::channel();
         let next = tokio::spawn(async move {
-            let rows = watch.next().await.unwrap();
-            told.send(rows).unwrap();
+            let changes = watch.next().await.unwrap();
+            told.send(changes.items).unwrap();
             watch
         });
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -1,7 +1,7 @@
 //! The server is killed again and again while it is written to. What was answered is there, what failed can be
 //! repeated, and nothing is there twice.
 
-mod database;
+use crate::database;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,7 @@
-//! A process that runs while the tables change, tables that were not migrated, and what telemetry sees.
+//! A process that runs while the tables change, tables that were not migrated, and what telemetry sees: in a process of
+//! its own.
 
+#[path = "all/database/mod.rs"]
 mod database;
 
 use std::error::Error as _;

@@ -1,8 +1,8 @@
 //! A property of sessions: after any history of changes, turns, failures, other writers, crashes and restarts, the stored
 //! state is the newest one that was acknowledged, display and state agree, and no tool runs twice. Tokio's clock is paused.
 
-mod database;
-mod storage;
+use crate::database;
+use crate::storage;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

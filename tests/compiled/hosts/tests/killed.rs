@@ -1,8 +1,8 @@
 //! A process with sessions is killed several times while it works. What was acknowledged is stored, at most later changes
 //! are missing, and the next process continues.
 
-mod database;
-mod storage;
+use crate::database;
+use crate::storage;
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader};
@@ -126,7 +126,7 @@ fn until_killed(url: &str, ids: &[Uuid]) -> Vec<(Uuid, Reported)> {
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "the_process_that_is_killed",
+            "killed::the_process_that_is_killed",
             "--ignored",
             "--nocapture",
         ])

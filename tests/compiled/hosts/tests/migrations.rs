@@ -1,6 +1,6 @@
 //! All migrations up, down and up again, with rows in the tables of several contexts.
 
-mod database;
+use crate::database;
 
 use std::path::Path;
 

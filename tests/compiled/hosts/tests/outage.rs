@@ -1,7 +1,7 @@
 //! The server is down for ten seconds while sessions work. They continue, and afterwards everything is stored.
 
-mod database;
-mod storage;
+use crate::database;
+use crate::storage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

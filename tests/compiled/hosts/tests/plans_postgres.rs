@@ -1,8 +1,8 @@
 //! How the database carries out the statements of the context on filled tables: by a key, never through a table; and
 //! every index is there for a statement.
 
-mod database;
-mod source;
+use crate::database;
+use crate::source;
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! How the database carries out the statements of the context: by a key, never through a table.
 
-mod source;
+use crate::source;
 
 use std::path::Path;
 

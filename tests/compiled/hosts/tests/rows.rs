@@ -1,6 +1,6 @@
 //! Agent states as rows: what is saved, what is written for it, and what happens to rows that cannot be read.
 
-mod database;
+use crate::database;
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,6 +1,6 @@
 //! What errors say when the database is not set up: what is wrong, and what an operator can do.
 
-mod database;
+use crate::database;
 
 use std::time::Duration;
 

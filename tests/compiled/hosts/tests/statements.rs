@@ -1,6 +1,6 @@
 //! How many statements each call sends to the server. One is the rule; this test fails where another one is added.
 
-mod database;
+use crate::database;
 
 use database::server::Server;
 use matrix::conversations::*;

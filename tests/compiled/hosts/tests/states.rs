@@ -1,11 +1,10 @@
 //! Agent states through a real database: any state comes back equal.
 
-mod database;
-mod strategies;
+use crate::database;
+use crate::strategies;
 
 use database::{Pool, STORE};
 use matrix::conversations::{Conversations, Error, NewConversation, connect};
-use matrix::sagents;
 use matrix::sagents::{
     AgentPersistence as _, Expect, Lifecycle, LoadContext, Message, PersistContext, ReadError,
     State,

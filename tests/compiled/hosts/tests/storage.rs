@@ -14,9 +14,9 @@ use matrix::conversations::{
 };
 use matrix::sagents::session::{AgentSession, Coordinator, SessionOptions};
 use matrix::sagents::{
-    AgentPersistence, BeginRun, Claim, Decided, Decision, Delivery, Expect, Failure, Lifecycle,
-    LoadContext, Loaded, Message, PersistContext, Revision, Run, RunSignal, RunStatus,
-    SessionPersistence, State, ToolResult, ToolStatus,
+    AgentPersistence, BeginRun, Claim, Cut, Decided, Decision, Delivery, Expect, Failure,
+    Lifecycle, LoadContext, Loaded, Message, PersistContext, Point, Revision, Run, RunSignal,
+    RunStatus, SessionPersistence, State, ToolResult, ToolStatus,
 };
 use matrix::scopes::{Scope, User};
 use serde_json::{Map, Value};
@@ -373,6 +373,11 @@ impl SessionPersistence for Storage {
 
     async fn get_run(&self, scope: &Scope, context: &LoadContext) -> Result<Option<Run>, Error> {
         frozen(SessionPersistence::get_run(&self.layer, scope, context)).await
+    }
+
+    async fn rewind(&self, scope: &Scope, context: &LoadContext, to: Point) -> Result<Cut, Error> {
+        let call = self.layer.rewind(scope, context, to);
+        self.record.write(call).await
     }
 
     async fn delete_conversation(&self, scope: &Scope, context: &LoadContext) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 //! what belongs to somebody else. Where there are groups, owners join and leave them; a group sees what its members see,
 //! and changes nothing.
 
-mod database;
+use crate::database;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! Code of the first version and today's code on the same tables, as while a new release is rolled out.
 
-mod database;
+use crate::database;
 
 use database::{Database, Pool};
 use landed::conversations as first;

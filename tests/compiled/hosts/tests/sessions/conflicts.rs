@@ -7,8 +7,8 @@ use matrix::sagents::session::{OnConflict, SessionError, SessionEvent, SessionOp
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
+use super::{INTERVAL, SECOND};
 use crate::storage::{Fault, Talk, frozen, said, say, scope};
-use crate::{INTERVAL, SECOND};
 
 #[tokio::test(start_paused = true)]
 async fn a_save_of_another_process_is_reported_and_never_overwritten() {

@@ -8,8 +8,8 @@ use matrix::sagents::{Failure, Message, Revision, SessionPersistence as _};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use super::{INTERVAL, SECOND, deep, slow};
 use crate::storage::{Fault, Talk, frozen, say, scope};
-use crate::{INTERVAL, SECOND, deep, slow};
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_save_is_retried_with_growing_delays() {

@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::time::sleep;
 use uuid::Uuid;
 
+use super::{INTERVAL, SECOND, deep};
 use crate::storage::{Fault, Talk};
-use crate::{INTERVAL, SECOND, deep};
 
 #[tokio::test(start_paused = true)]
 async fn messages_are_displayed_in_order_and_once_despite_failures() {

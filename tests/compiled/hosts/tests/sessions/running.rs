@@ -9,8 +9,8 @@ use matrix::sagents::{Lifecycle, Message, Revision, State};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use super::{INTERVAL, SECOND, process};
 use crate::storage::{Fault, Talk, frozen, said, say, scope, user};
-use crate::{INTERVAL, SECOND, process};
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_starts_share_one_session() {

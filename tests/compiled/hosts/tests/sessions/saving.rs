@@ -10,8 +10,8 @@ use matrix::sagents::{Lifecycle, Message, State};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use super::{INTERVAL, SECOND, by_hand};
 use crate::storage::{Fault, Talk, frozen, said, say, scope};
-use crate::{INTERVAL, SECOND, by_hand};
 
 #[tokio::test(start_paused = true)]
 async fn many_changes_are_one_save_and_none_follows() {

@@ -11,8 +11,8 @@ use serde_json::{Map, json};
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
+use super::{INTERVAL, SECOND, by_hand, process};
 use crate::storage::{Fault, Storage, Talk, frozen, said, say, scope};
-use crate::{INTERVAL, SECOND, by_hand, process};
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_was_sent_is_saved_and_displayed_once() {

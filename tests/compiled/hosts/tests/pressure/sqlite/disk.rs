@@ -45,14 +45,18 @@ fn after_a_full_disk_everything_is_written_again() {
     };
     let way = ways.iter().find(is_possible);
     let way = way.expect("a file system can be mounted, by root or in a namespace of a user");
-    run(way, mount, "of_database::disk::with_a_full_disk");
+    run(way, mount, "pressure::of_database::disk::with_a_full_disk");
 }
 
 #[test]
 fn after_errors_of_the_disk_everything_is_written_again() {
     // A write beyond the limit fails; otherwise a signal would end the process.
     let ignore = r#"trap "" XFSZ && exec "$@""#;
-    run(&["env"], ignore, "of_database::disk::with_a_limit_on_files");
+    run(
+        &["env"],
+        ignore,
+        "pressure::of_database::disk::with_a_limit_on_files",
+    );
 }
 
 /// Runs a test of this file in another process.

@@ -1,14 +1,12 @@
 //! Sessions on a real database. Tokio's clock is paused, so that tests do not wait.
 
+mod branches;
 mod conflicts;
-#[path = "../database/mod.rs"]
-mod database;
 mod failing;
 mod messages;
+mod rewinds;
 mod running;
 mod saving;
-#[path = "../storage/mod.rs"]
-mod storage;
 mod turns;
 
 use std::time::Duration;

@@ -1,9 +1,5 @@
 //! What happens to everybody else while a disk is full, a lock is held, many save at once, or calls take long and are
 //! given up.
 
-#[path = "../database/mod.rs"]
-mod database;
 mod of_database;
 mod sessions;
-#[path = "../storage/mod.rs"]
-mod storage;

@@ -1,0 +1,122 @@
+//! Sessions that are rewound, by themselves or by another process.
+
+use matrix::conversations::Error;
+use matrix::sagents::session::{OnConflict, SessionError, SessionOptions};
+use matrix::sagents::{BeginRun, Cut, Message, Point, RunStatus};
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use crate::INTERVAL;
+use crate::storage::{Fault, Talk, frozen, said, scope};
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_edited_and_the_answer_made_again() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let question = Uuid::now_v7();
+    session.send(question, Message::user("Two?")).await.unwrap();
+    session
+        .add_message(Message::assistant("Yes, two."))
+        .unwrap();
+    session.completed().unwrap();
+    let mut events = session.subscribe();
+
+    let cut = session.rewind(Point::Before(question)).await.unwrap();
+    session
+        .send(Uuid::now_v7(), Message::user("Three?"))
+        .await
+        .unwrap();
+    session
+        .add_message(Message::assistant("Yes, three."))
+        .unwrap();
+
+    assert_eq!(cut, Cut::default());
+    session.save().await.unwrap();
+    let expected = ["Three?", "Yes, three."];
+    assert_eq!(session.read(said), expected);
+    assert_eq!(talk.stored().await.0, expected);
+    assert_eq!(talk.shown().await, expected);
+    let mut kinds = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        kinds.push(serde_json::to_value(&*event).unwrap()["type"].clone());
+    }
+    assert!(kinds.contains(&"rewound".into()), "{kinds:?}");
+    assert!(!kinds.contains(&"conflict".into()), "{kinds:?}");
+    session.shutdown().await.unwrap();
+    assert_eq!(talk.start().await.read(said), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_message_is_an_error_and_the_session_goes_on() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    session.add_message(Message::user("one")).unwrap();
+    let error = session
+        .rewind(Point::Before(Uuid::now_v7()))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, SessionError::Storage(error) if matches!(**error, Error::NotFound)),
+        "{error:?}"
+    );
+    session.add_message(Message::user("two")).unwrap();
+    session.save().await.unwrap();
+    assert_eq!(talk.stored().await.0, ["one", "two"]);
+    assert_eq!(talk.shown().await, ["one", "two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_lost_reply_the_session_has_what_is_stored() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let first = session.add_message(Message::user("one")).unwrap();
+    session.add_message(Message::user("two")).unwrap();
+    session.completed().unwrap();
+    session.save().await.unwrap();
+    talk.record.fail([Some(Fault::After)]);
+    session.rewind(Point::Through(first)).await.unwrap_err();
+    sleep(INTERVAL).await;
+    assert_eq!(session.read(said), ["one"]);
+    session.add_message(Message::user("three")).unwrap();
+    session.save().await.unwrap();
+    assert_eq!(talk.stored().await.0, ["one", "three"]);
+    assert_eq!(talk.shown().await, ["one", "three"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_of_another_process_stops_and_never_stores_the_old_state() {
+    let options = SessionOptions {
+        on_conflict: OnConflict::Reload,
+        ..SessionOptions::default()
+    };
+    let talk = Talk::new(options).await;
+    let session = talk.start().await;
+    let first = session.add_message(Message::user("one")).unwrap();
+    let BeginRun::Started(guard) = session.begin_run().await.unwrap() else {
+        panic!("no other run");
+    };
+    session.add_message(Message::assistant("two")).unwrap();
+    session.save().await.unwrap();
+    let mut events = session.subscribe();
+
+    let (scope, to) = (scope(), Point::Through(first));
+    frozen(talk.layer.rewind_conversation(&scope, talk.id, to))
+        .await
+        .unwrap();
+    sleep(INTERVAL).await;
+    let run = frozen(talk.layer.get_run(&scope, talk.id))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(run.cancel_requested && run.status == RunStatus::Running);
+    session.add_message(Message::assistant("three")).unwrap();
+    sleep(INTERVAL * 10).await;
+    assert_eq!(talk.stored().await.0, ["one", "three"]);
+    assert_eq!(talk.shown().await, ["one", "three"]);
+    assert!(guard.token().is_cancelled());
+    let mut kinds = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        kinds.push(serde_json::to_value(&*event).unwrap()["type"].clone());
+    }
+    assert!(kinds.contains(&"reloaded".into()), "{kinds:?}");
+}
