@@ -69,11 +69,7 @@ pub fn row(id: Option<Uuid>, message: &Message, position: i32) -> Result<Row, To
         position,
         message_id: id.unwrap_or_else(Uuid::now_v7),
         data: serializer::message_to_text(message, index)?,
-<<<<<<< HEAD
-        // An export has it beside the messages.
-=======
         // The export says what was counted.
->>>>>>> integration
         usage: None,
     })
 }

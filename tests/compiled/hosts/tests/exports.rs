@@ -1,7 +1,7 @@
 //! Exports and imports: any conversation survives them, and what cannot be imported is refused with its place.
 
-mod database;
-mod strategies;
+use crate::database;
+use crate::strategies;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{self, BufReader, Read, Write};
@@ -13,7 +13,6 @@ use matrix::conversations::{
     ContentType, Conversations, Delivery, Error, Export, ListConversations, MessagePage,
     NewConversation, NewDisplayMessage, Role, ToolStatus, connect,
 };
-use matrix::sagents;
 use matrix::sagents::{
     Expect, ExportedConversation, ExportedMessage, ExportedUsage, Message, ReadError, State,
     serializer, timestamp,
@@ -898,14 +897,18 @@ fn a_hundred_thousand_messages_need_little_memory() {
 
     if std::env::var_os(ALONE).is_none() {
         let program = std::env::current_exe().unwrap();
+        let module = module_path!().split_once("::");
+        let name = module.map_or(NAME.to_owned(), |(_, module)| format!("{module}::{NAME}"));
         let mut alone = std::process::Command::new(program);
         let run = alone
-            .args(["--exact", NAME, "--nocapture"])
+            .args(["--exact", &name, "--nocapture"])
             .env(ALONE, "1")
             .output()
             .unwrap();
         let printed = String::from_utf8_lossy(&run.stderr);
         assert!(run.status.success(), "{printed}");
+        let printed = String::from_utf8_lossy(&run.stdout);
+        assert!(printed.contains("1 passed"), "{printed}");
         return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread();
