@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::values::{clean_call_id, clean_json, clean_text};
 use super::{{ '{' }}{{ context }}, Conversation, Delivery, DisplayMessage, Error, Export, OwnerScope, Result};
 use crate::sagents::export::{ExportReader, ExportValues, ExportWriter, Place, Record};
-use crate::sagents::{ExportError, ExportedConversation, ExportedMessage, Timestamp};
+use crate::sagents::{ExportError, ExportedConversation, ExportedMessage};
 
 /// What an import has done.
 #[derive(Debug, Clone, PartialEq)]
@@ -136,7 +136,7 @@ impl {{ context }} {
 }
 
 impl Conversation {
-    pub(super) fn into_export(self, archived_at: Option<Timestamp>) -> ExportedConversation {
+    pub(super) fn into_export(self) -> ExportedConversation {
         ExportedConversation {
             id: self.id,
             title: self.title,
@@ -144,7 +144,7 @@ impl Conversation {
             interrupted: self.interrupted,
             inserted_at: self.inserted_at,
             updated_at: self.updated_at,
-            archived_at,
+            archived_at: self.archived_at,
         }
     }
 }

@@ -181,6 +181,7 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("migrations/0001_owners.down.sql", include_str!("hosts/owners.down.sql")),
         ("tests/all/concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
         ("tests/deployment.rs", include_str!("hosts/tests/deployment.rs")),
+        ("tests/all/exports.rs", include_str!("hosts/tests/exports.rs")),
         ("tests/all/histories.rs", include_str!("hosts/tests/histories.rs")),
         ("tests/all/killed.rs", include_str!("hosts/tests/killed.rs")),
         ("tests/all/migrations.rs", include_str!("hosts/tests/migrations.rs")),
@@ -441,6 +442,13 @@ fn init_on_postgres_makes_a_package_that_passes_its_tests_and_runs_without_an_ed
     compiled.generate_by_program(
         "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --owner-id uuid --database postgres --init",
     );
+    // It comes from SQLite, and has a context on each for a while.
+    compiled.generate(
+        ".",
+        "gen persistence former --scope MyApp.Accounts.Scope --database sqlite --table-prefix former_ \
+         --migrations migrations/sqlite",
+    );
+    compiled.host.write("tests/moving.rs", include_str!("hosts/tests/moving.rs"));
     let programs = compiled.prove();
     let (first, second) = (compiled.show(&programs), compiled.show(&programs));
     assert!(first.contains("  3 Assistant: It is on its way.\n"), "{first}");

@@ -1,6 +1,5 @@
 //! The agent state of an export as a database stores it.
 
-use serde_json::json;
 use uuid::Uuid;
 
 use super::super::message::Message;
@@ -81,11 +80,5 @@ pub fn row(id: Option<Uuid>, message: &Message, position: i32) -> Result<Row, To
 ///
 /// [`TooDeep`] if a value is nested too deeply to be read back.
 pub fn header(state: &State, count: i32) -> Result<String, TooDeep> {
-    let mut header = serializer::serialize_server_state(state)?;
-    header["version"] = serializer::stored_version().into();
-    header["state"]["messages"] = json!({ "count": count });
-    if !state.undisplayed.is_empty() {
-        header["undisplayed"] = json!(state.undisplayed);
-    }
-    Ok(header.to_string())
+    serializer::header_to_text(state, usize::try_from(count).unwrap_or_default())
 }

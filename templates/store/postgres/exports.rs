@@ -35,10 +35,8 @@ impl Store {
             FROM {{ conversations }} AS c
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#);
         const STATE: &str = r#"
-            SELECT c.archived_at, s.epoch, s.data FROM {{ conversations }} AS c
-            LEFT JOIN {{ agent_states }} AS s
-                ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
+            SELECT s.epoch, s.data FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid"#;
 
         let mut lease = Lease::new(self.pool.acquire().await?, ());
         let snapshot = lease.connection();
@@ -65,15 +63,16 @@ impl Store {
         let owner = &Owner::new(found.clone().{{ field }});
 {%- endif %}
 {%- endif %}
+        sink(Record::Conversation(found.into_export()))?;
         let row = sqlx::query(STATE)
             .bind(id)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .fetch_one(&mut *snapshot)
+            .fetch_optional(&mut *snapshot)
             .await?;
-        sink(Record::Conversation(found.into_export(row.try_get("archived_at")?)))?;
-        if let Some(epoch) = row.try_get("epoch")? {
+        if let Some(row) = row {
+            let epoch = row.try_get("epoch")?;
             let (mut state, rows) = MessageRows::of_header(row.try_get_unchecked("data")?)?;
             let messages = std::mem::take(&mut state.messages);
             sink(Record::State(Box::new(state)))?;

@@ -35,9 +35,8 @@ impl Store {
             FROM {{ conversations }} AS c
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#);
         const STATE: &str = r#"
-            SELECT c.archived_at, s.epoch, s.data FROM {{ conversations }} AS c
-            LEFT JOIN {{ agent_states }} AS s ON {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
+            SELECT s.epoch, s.data FROM {{ agent_states }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1"#;
 
         let mut snapshot = Snapshot::of(&self.pool).await?;
 {%- if group.is_some() %}
@@ -62,15 +61,16 @@ impl Store {
         let owner = &Owner::new(found.clone().{{ field }});
 {%- endif %}
 {%- endif %}
+        sink(Record::Conversation(found.into_export()))?;
         let row = sqlx::query(STATE)
             .bind(id)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .fetch_one(&mut *snapshot)
+            .fetch_optional(&mut *snapshot)
             .await?;
-        sink(Record::Conversation(found.into_export(row.try_get("archived_at")?)))?;
-        if let Some(epoch) = row.try_get("epoch")? {
+        if let Some(row) = row {
+            let epoch = row.try_get("epoch")?;
             let (mut state, rows) = MessageRows::of_header(row.try_get_unchecked("data")?)?;
             let messages = std::mem::take(&mut state.messages);
             sink(Record::State(Box::new(state)))?;

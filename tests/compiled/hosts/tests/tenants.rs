@@ -941,7 +941,7 @@ impl World {
         assert_eq!(found, expected, "group {number}");
         let expected = match model.first_owner(number, id) {
             Some(owner) => self.seen(&scope(owner), id).await,
-            None => ["Err(NotFound)"; 9].map(str::to_owned),
+            None => ["Err(NotFound)"; 10].map(str::to_owned),
         };
         assert_eq!(self.seen(&caller, id).await, expected, "group {number}");
         let runs = self.context.unfinished_runs(&caller).await.unwrap();
@@ -965,7 +965,7 @@ impl World {
     }
 
     /// Everything that there is to see of a conversation.
-    async fn seen(&self, scope: &impl OwnerScope, id: Uuid) -> [String; 9] {
+    async fn seen(&self, scope: &impl OwnerScope, id: Uuid) -> [String; 10] {
         let (context, page) = (&self.context, MessagePage::last());
         let unreadable = context.list_unreadable(scope, id).await;
         let epoch = unreadable.as_ref().ok().and_then(|states| states.first());
@@ -983,6 +983,7 @@ impl World {
             ),
             format!("{:?}", context.get_run(scope, id).await),
             format!("{:?}", context.usage(scope, id).await),
+            format!("{:?}", context.export_conversation(scope, id).await),
         ]
     }
 
