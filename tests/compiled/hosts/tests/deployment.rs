@@ -230,6 +230,12 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
     layer.unfinished_runs(scope).await?;
     layer.end_run(scope, id, claim, RunStatus::Finished).await?;
     layer.get_run(scope, id).await?;
+    let forked = layer.fork_conversation(scope, id, Fork::new()).await?;
+    let forked = forked.conversation.id;
+    layer
+        .rewind_conversation(scope, forked, Point::Before(message_id))
+        .await?;
+    layer.delete_conversation(scope, forked).await?;
     layer.clear_display_messages(scope, id).await?;
 
     let mut state = State::new();
