@@ -237,20 +237,24 @@ impl Store {
             DELETE FROM {{ display_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $2 AND {% endif %}m.conversation_id = $1"#;
         const REMOVED: &str = r#"
-            UPDATE {{ conversations }} AS c SET last_removal = c.last_change
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
+            UPDATE {{ conversations }} AS c
+            SET last_change = c.last_change + 1, last_removal = c.last_change + 1,
+                updated_at = max(c.updated_at, $2)
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1"#;
 
         retry(|| async {
             let mut tx = self.begin().await?;
-            drop(take_sequences(&mut tx, owner, conversation_id, 0).await?);
-            sqlx::query(REMOVED)
+            let found = sqlx::query(REMOVED)
                 .bind(conversation_id)
+                .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())
 {%- endif %}
                 .execute(&mut *tx)
-                .await
-                .map(drop)?;
+                .await?;
+            if found.rows_affected() == 0 {
+                return Err(Error::NotFound);
+            }
             let deleted = sqlx::query(DELETE)
                 .bind(conversation_id)
 {%- if owner.is_some() %}
