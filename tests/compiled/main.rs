@@ -341,7 +341,8 @@ fn an_older_host_with_sqlx_0_7_passes_its_tests_without_a_warning() {
 #[ignore = "needs PostgreSQL: run scripts/test"]
 fn hosts_on_other_stacks_pass_their_tests_without_a_warning() {
     let compiled = Compiled::with_server("stacks");
-    let members = r#"["on_diesel", "on_loco", "on_loco/migration", "on_refinery", "on_sea_orm", "on_sea_orm/migration"]"#;
+    let members =
+        r#"["on_diesel", "on_loco", "on_loco/migration", "on_refinery", "on_sea_orm", "on_sea_orm/migration"]"#;
     compiled.host.write("Cargo.toml", &format!("[workspace]\nresolver = \"3\"\nmembers = {members}\n"));
     compiled.write(&[ON_DIESEL, ON_LOCO, ON_REFINERY, ON_SEA_ORM]);
     for directory in ["on_diesel", "on_refinery", "on_sea_orm"] {

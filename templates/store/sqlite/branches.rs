@@ -235,8 +235,8 @@ const REWIND: &str = r#"
     ) AND m.position >= $2;
 
     UPDATE {{ runs }} AS r SET cancel_requested = TRUE
-    WHERE {% if let Some(owner) = owner %}r.{{ owner }} = $9 AND {% endif %}r.conversation_id = $1
-      AND (r.status = 'running' OR r.status = 'waiting' AND NOT $6);
+    WHERE (r.status = 'running' OR r.status = 'waiting' AND NOT $6)
+      AND {% if let Some(owner) = owner %}r.{{ owner }} = $9 AND {% endif %}r.conversation_id = $1;
 
     UPDATE {{ agent_states }} AS s
     SET revision = s.revision + 1, write_id = $3, data = $4, updated_at = max(s.updated_at, $5)

@@ -20,7 +20,7 @@ const LOCATE: &str = r#"
     ), agent AS MATERIALIZED (
         SELECT m.position, m.message_id FROM {{ agent_messages }} AS m
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
-          AND m.epoch = (SELECT s.epoch FROM state AS s)
+          AND m.epoch = (SELECT e.epoch FROM state AS e)
     ), shown AS MATERIALIZED (
         SELECT m.sequence, m.message_id, m.content_type, m.tool_call_id, m.status
         FROM {{ display_messages }} AS m
@@ -30,17 +30,17 @@ const LOCATE: &str = r#"
             SELECT CASE WHEN $3 THEN max(a.position) + 1 ELSE min(a.position) END
             FROM agent AS a WHERE a.message_id = $2
         ) AS position, (
-            SELECT CASE WHEN $3 THEN max(d.sequence) + 1 ELSE min(d.sequence) END
-            FROM shown AS d WHERE d.message_id = $2
+            SELECT CASE WHEN $3 THEN max(w.sequence) + 1 ELSE min(w.sequence) END
+            FROM shown AS w WHERE w.message_id = $2
         ) AS sequence
     ), cut AS MATERIALIZED (
         SELECT min($4, coalesce(o.position, (
             SELECT min(a.position) FROM agent AS a WHERE a.message_id IN (
-                SELECT d.message_id FROM shown AS d
-                WHERE d.sequence >= (SELECT o.sequence FROM own AS o)
+                SELECT w.message_id FROM shown AS w
+                WHERE w.sequence >= (SELECT o.sequence FROM own AS o)
             )
         ), $4)) AS position, min($5, coalesce(o.sequence, (
-            SELECT min(d.sequence) FROM shown AS d WHERE d.message_id IN (
+            SELECT min(w.sequence) FROM shown AS w WHERE w.message_id IN (
                 SELECT a.message_id FROM agent AS a
                 WHERE a.position >= (SELECT o.position FROM own AS o)
             )
@@ -49,24 +49,24 @@ const LOCATE: &str = r#"
     ), known AS MATERIALIZED (
         SELECT a.message_id, max(a.position) AS position FROM agent AS a GROUP BY a.message_id
     ), divided AS MATERIALIZED (
-        SELECT d.sequence, d.message_id, d.content_type, d.tool_call_id, d.status,
-               CASE WHEN a.position IS NULL THEN d.sequence < c.sequence
-                    ELSE a.position < c.position END AS stays
-        FROM cut AS c CROSS JOIN shown AS d
-        LEFT JOIN known AS a ON a.message_id = d.message_id
+        SELECT w.sequence, w.message_id, w.content_type, w.tool_call_id, w.status,
+               CASE WHEN a.position IS NULL THEN w.sequence < o.sequence
+                    ELSE a.position < o.position END AS stays
+        FROM cut AS o CROSS JOIN shown AS w
+        LEFT JOIN known AS a ON a.message_id = w.message_id
     ), answered AS MATERIALIZED (
-        SELECT d.content_type, d.stays, max(
-            CASE WHEN d.content_type = 'tool_call' THEN d.sequence END
-        ) OVER (PARTITION BY d.tool_call_id ORDER BY d.sequence) AS call_sequence
-        FROM divided AS d WHERE d.tool_call_id IS NOT NULL
+        SELECT w.content_type, w.stays, max(
+            CASE WHEN w.content_type = 'tool_call' THEN w.sequence END
+        ) OVER (PARTITION BY w.tool_call_id ORDER BY w.sequence) AS call_sequence
+        FROM divided AS w WHERE w.tool_call_id IS NOT NULL
     ), tools AS (
         SELECT m.position, json_extract(t.value, '$.call_id') AS call_id, TRUE AS is_call
         FROM {{ agent_messages }} AS m CROSS JOIN json_each(
             CASE WHEN json_valid(m.data) THEN m.data ELSE '{}' END, '$.tool_calls'
         ) AS t
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
-          AND m.epoch = (SELECT s.epoch FROM state AS s)
-          AND m.position >= (SELECT c.position FROM cut AS c)
+          AND m.epoch = (SELECT e.epoch FROM state AS e)
+          AND m.position >= (SELECT o.position FROM cut AS o)
           AND instr(m.data, '"tool_calls"') > 0 AND t.type = 'object'
         UNION ALL
         SELECT m.position, json_extract(t.value, '$.tool_call_id'), FALSE
@@ -74,8 +74,8 @@ const LOCATE: &str = r#"
             CASE WHEN json_valid(m.data) THEN m.data ELSE '{}' END, '$.tool_results'
         ) AS t
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
-          AND m.epoch = (SELECT s.epoch FROM state AS s)
-          AND m.position >= (SELECT c.position FROM cut AS c)
+          AND m.epoch = (SELECT e.epoch FROM state AS e)
+          AND m.position >= (SELECT o.position FROM cut AS o)
           AND instr(m.data, '"tool_results"') > 0 AND t.type = 'object'
     ), result_ids AS MATERIALIZED (
         SELECT DISTINCT t.call_id FROM (
@@ -90,39 +90,39 @@ const LOCATE: &str = r#"
             CASE WHEN json_valid(m.data) THEN m.data ELSE '{}' END, '$.tool_calls'
         ) AS t
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
-          AND m.epoch = (SELECT s.epoch FROM state AS s)
-          AND m.position < (SELECT c.position FROM cut AS c)
+          AND m.epoch = (SELECT e.epoch FROM state AS e)
+          AND m.position < (SELECT o.position FROM cut AS o)
           AND EXISTS (SELECT 1 FROM result_ids)
           AND instr(m.data, '"tool_calls"') > 0 AND t.type = 'object'
-          AND json_extract(t.value, '$.call_id') IN (SELECT r.call_id FROM result_ids AS r)
+          AND json_extract(t.value, '$.call_id') IN (SELECT v.call_id FROM result_ids AS v)
         GROUP BY json_extract(t.value, '$.call_id')
     ), last_shown AS MATERIALIZED (
-        SELECT d.sequence, d.message_id FROM divided AS d WHERE d.stays
-        ORDER BY d.sequence DESC LIMIT 1
+        SELECT w.sequence, w.message_id FROM divided AS w WHERE w.stays
+        ORDER BY w.sequence DESC LIMIT 1
     )
-    SELECT c.last_change, s.revision, s.data, o.found, o.position, o.sequence,
+    SELECT c.last_change, e.revision, e.data, o.found, o.position, o.sequence,
            (SELECT count(*) FROM agent) AS "rows",
-           (SELECT count(*) FROM divided AS d WHERE NOT d.stays) AS removed,
-           (SELECT d.sequence FROM last_shown AS d) AS last_sequence,
-           coalesce((SELECT d.message_id FROM last_shown AS d), (
+           (SELECT count(*) FROM divided AS w WHERE NOT w.stays) AS removed,
+           (SELECT w.sequence FROM last_shown AS w) AS last_sequence,
+           coalesce((SELECT w.message_id FROM last_shown AS w), (
                SELECT a.message_id FROM agent AS a
                WHERE a.position < (SELECT o.position FROM cut AS o)
                ORDER BY a.position DESC LIMIT 1
            )) AS last_id,
            EXISTS (
-               SELECT 1 FROM divided AS d
-               WHERE d.stays AND d.content_type = 'tool_call' AND d.status = 'interrupted'
+               SELECT 1 FROM divided AS w
+               WHERE w.stays AND w.content_type = 'tool_call' AND w.status = 'interrupted'
            ) AS is_interrupted,
            coalesce((
                SELECT a.message_id FROM agent AS a
                WHERE a.position = (SELECT min(k.position) FROM calls AS k)
            ), (
-               SELECT d.message_id FROM answered AS r
-               JOIN divided AS d ON d.sequence = r.call_sequence AND d.stays
-               WHERE r.content_type = 'tool_result' AND NOT r.stays
-               ORDER BY d.sequence LIMIT 1
+               SELECT w.message_id FROM answered AS v
+               JOIN divided AS w ON w.sequence = v.call_sequence AND w.stays
+               WHERE v.content_type = 'tool_result' AND NOT v.stays
+               ORDER BY w.sequence LIMIT 1
            )) AS separated
-    FROM {{ conversations }} AS c CROSS JOIN cut AS o LEFT JOIN state AS s ON TRUE
+    FROM {{ conversations }} AS c CROSS JOIN cut AS o LEFT JOIN state AS e ON TRUE
     WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $6 AND {% endif %}c.id = $1"#;
 
 /// Where to cut; nothing if the state has its messages inside, and no rows. Messages stay in the

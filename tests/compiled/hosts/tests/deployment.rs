@@ -113,6 +113,8 @@ const CALLS: &[&str] = &[
     "update_conversation",
     "list_conversations",
     "delete_conversation",
+    "fork_conversation",
+    "rewind_conversation",
     "set_interrupted",
     "save_agent_state_with_id",
     "load_agent_state",
@@ -232,6 +234,10 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
     layer.unfinished_runs(scope).await?;
     layer.end_run(scope, id, claim, RunStatus::Finished).await?;
     layer.get_run(scope, id).await?;
+    layer.fork_conversation(scope, id, Fork::new()).await?;
+    layer
+        .rewind_conversation(scope, id, Point::Before(message_id))
+        .await?;
     layer.clear_display_messages(scope, id).await?;
 
     let mut state = State::new();

@@ -103,6 +103,15 @@ const FILL_GROUPS: &str = "
         content, inserted_at, changed)
     SELECT device_id, id, n, id, n, 'user', 'text', 'something', now(), n + 1
     FROM device_conversations, generate_series(0, 4) n;
+    UPDATE login_conversations SET archived_at = now() WHERE id::text < '2';
+    UPDATE device_conversations SET archived_at = now() WHERE id::text < '2';
+    INSERT INTO login_usage (user_id, conversation_id, message_id, input_tokens, output_tokens, cached_tokens, inserted_at)
+    SELECT user_id, id, gen_random_uuid(), 10, 2, 0, now() - n * interval '1 day'
+    FROM login_conversations, generate_series(0, 4) n;
+    INSERT INTO device_usage
+        (device_id, conversation_id, message_id, input_tokens, output_tokens, cached_tokens, inserted_at)
+    SELECT device_id, id, gen_random_uuid(), 10, 2, 0, now() - n * interval '1 day'
+    FROM device_conversations, generate_series(0, 4) n;
     ANALYZE;";
 
 #[tokio::test]

@@ -187,6 +187,22 @@ async fn every_call_is_one_statement() {
     statements!(1, layer.unfinished_runs(scope)).unwrap();
     statements!(1, layer.end_run(scope, id, run_id, RunStatus::Finished)).unwrap();
     statements!(1, layer.get_run(scope, id)).unwrap();
+    // Where the cut is, and the change. A repeat looks whether it was made.
+    let fork = Fork::at(Point::Through(draft_id));
+    statements!(2, layer.fork_conversation(scope, id, fork.clone())).unwrap();
+    let forked = statements!(3, layer.fork_conversation(scope, id, fork)).unwrap();
+    let forked = forked.conversation.id;
+    statements!(1, layer.delete_conversation(scope, forked)).unwrap();
+    statements!(
+        2,
+        layer.rewind_conversation(scope, id, Point::Through(draft_id))
+    )
+    .unwrap();
+    statements!(
+        1,
+        layer.rewind_conversation(scope, id, Point::Through(draft_id))
+    )
+    .unwrap();
     statements!(1, layer.clear_display_messages(scope, id)).unwrap();
 
     let (mut state, write_id) = (State::new(), Uuid::now_v7());

@@ -20,9 +20,9 @@ use uuid::Uuid;
 
 use layer::{
     Archived, BeginRun, Change, ChangeCursor, Claim, ContentType, Conversation,
-    ConversationChanges, ConversationOrder, Cursor, Decided, Decision, DisplayMessage, Error,
+    ConversationChanges, ConversationOrder, Cursor, Decided, Decision, DisplayMessage, Error, Fork,
     HitlDecision, ListConversations, MessagePage, MessagePosition, NewConversation,
-    NewDisplayMessage, OwnerScope, Page, Role, RunStatus, SearchPage, ToolStatus, Usage,
+    NewDisplayMessage, OwnerScope, Page, Point, Role, RunStatus, SearchPage, ToolStatus, Usage,
 };
 use matrix::sagents::{Expect, Message, State, ToolResult};
 use sqlx::AssertSqlSafe;
@@ -76,6 +76,10 @@ enum Call {
     Append(Draft),
     Load(MessagePosition, u32),
     Clear,
+    /// To before one of the messages.
+    Rewind(usize),
+    /// As one of the conversations.
+    Fork(usize),
     Search(String, u32),
     ChangeTool(String, ToolStatus, Map<String, Value>),
     Decide(String, HitlDecision),
@@ -175,6 +179,8 @@ fn call() -> impl Strategy<Value = Call> {
         16 => draft().prop_map(Call::Append),
         4 => (position, limit()).prop_map(|(position, limit)| Call::Load(position, limit)),
         4 => Just(Call::Clear),
+        4 => (0..MESSAGES).prop_map(Call::Rewind),
+        4 => (0..CONVERSATIONS).prop_map(Call::Fork),
         4 => (text(), limit()).prop_map(|(text, limit)| Call::Search(text, limit)),
         10 => (call_id(), target, metadata()).prop_map(|(id, status, metadata)| Call::ChangeTool(id, status, metadata)),
         3 => (call_id(), decision).prop_map(|(id, decision)| Call::Decide(id, decision)),
@@ -285,6 +291,7 @@ struct Talk {
     run: Option<usize>,
 }
 
+#[derive(Clone)]
 struct Entry {
     sequence: i64,
     message_id: Uuid,
@@ -479,7 +486,27 @@ impl World {
             }
             Call::Clear => {
                 let answer = context.clear_display_messages(&scope, id).await;
-                let expected = model.touch(key, |talk| Ok(json!(talk.items.drain(..).len())));
+                let expected = model.touch(key, |talk| {
+                    talk.changes += 1;
+                    Ok(json!(talk.items.drain(..).len()))
+                });
+                (rows(answer), expected)
+            }
+            Call::Rewind(message) => {
+                let message_id = self.messages[message];
+                let to = Point::Before(message_id);
+                let answer = context.rewind_conversation(&scope, id, to).await;
+                let expected = model.touch(key, |talk| match talk.rewind(message_id) {
+                    Some(removed) => Ok(json!(removed)),
+                    None => NOT_FOUND,
+                });
+                (rows(answer.map(|rewound| json!(rewound.removed))), expected)
+            }
+            Call::Fork(other) => {
+                let fork = Fork::new().id(self.ids[other]);
+                let answer = context.fork_conversation(&scope, id, fork).await;
+                let answer = answer.map(|forked| forked.conversation);
+                let expected = model.fork(step.owner, id, self.ids[other], answer.as_ref().ok());
                 (rows(answer), expected)
             }
             Call::Search(text, limit) => {
@@ -776,6 +803,16 @@ impl World {
                 rows(context.clear_display_messages(scope, id).await),
                 NO_OWNER,
             ),
+            Call::Rewind(message) => {
+                let to = Point::Before(self.messages[message]);
+                let answer = context.rewind_conversation(scope, id, to).await;
+                (rows(answer.map(|rewound| json!(rewound.removed))), NO_OWNER)
+            }
+            Call::Fork(other) => {
+                let fork = Fork::new().id(self.ids[other]);
+                let answer = context.fork_conversation(scope, id, fork).await;
+                (rows(answer.map(|forked| forked.conversation)), NO_OWNER)
+            }
             Call::ChangeTool(call_id, status, metadata) => {
                 let answer = change_tool(context, scope, id, &call_id, status, &metadata).await;
                 (rows(answer), NO_OWNER)
@@ -1014,6 +1051,48 @@ impl Model {
         })
     }
 
+    /// A copy of a conversation, or what is there already. Its time and its last message are those of
+    /// the answer.
+    fn fork(
+        &mut self,
+        owner: usize,
+        source: Uuid,
+        id: Uuid,
+        answer: Option<&Conversation>,
+    ) -> Answer {
+        let key = (space(owner), id);
+        if let Some(talk) = self.talks.get(&key) {
+            let from = talk.metadata.get("forked_from");
+            let is_fork = from.is_some_and(|from| from["conversation_id"] == json!(source));
+            return if is_fork {
+                Ok(talk.row(owner, id))
+            } else {
+                INVALID
+            };
+        }
+        let (Some(talk), Some(answer)) = (self.talks.get(&(space(owner), source)), answer) else {
+            return NOT_FOUND;
+        };
+        let mut metadata = talk.metadata.clone();
+        let mut from = answer.metadata["forked_from"].clone();
+        from["conversation_id"] = json!(source);
+        metadata.insert("forked_from".to_owned(), from);
+        let fork = Talk {
+            title: talk.title.clone(),
+            metadata,
+            inserted_at: answer.inserted_at,
+            updated_at: answer.inserted_at,
+            touched: false,
+            next: talk.next,
+            changes: talk.changes,
+            items: talk.items.clone(),
+            run: None,
+        };
+        let row = fork.row(owner, id);
+        self.talks.insert(key, fork);
+        Ok(row)
+    }
+
     /// The place of a conversation of whichever owner.
     fn spot(&self, id: Uuid) -> Option<Spot> {
         let ((_, id), talk) = self.talks.iter().find(|((_, other), _)| *other == id)?;
@@ -1146,6 +1225,39 @@ impl Model {
 }
 
 impl Talk {
+    /// Deletes what is behind a message, and the message. A call is deleted with its result. Returns how
+    /// many there were.
+    fn rewind(&mut self, message_id: Uuid) -> Option<usize> {
+        let first = |id: Uuid| {
+            let mut items = self.items.iter().filter(|item| item.message_id == id);
+            items.next().map(|item| item.sequence)
+        };
+        let mut cut = first(message_id)?;
+        loop {
+            let gone = self.items.iter().filter(|item| item.sequence >= cut);
+            let results = gone.filter(|item| item.content_type == ContentType::ToolResult);
+            let calls = results.filter_map(|result| {
+                let before = self.items.iter().rev().filter(|item| {
+                    item.content_type == ContentType::ToolCall
+                        && item.tool_call_id == result.tool_call_id
+                        && item.sequence < result.sequence
+                });
+                before.take(1).find(|call| call.sequence < cut)
+            });
+            let Some(separated) = calls.filter_map(|call| first(call.message_id)).min() else {
+                break;
+            };
+            cut = separated;
+        }
+        let before = self.items.len();
+        self.items.retain(|item| item.sequence < cut);
+        self.changes += 1;
+        if let Some(last) = self.items.last_mut() {
+            last.changed = self.changes;
+        }
+        Some(before - self.items.len())
+    }
+
     /// The item that was there already, or a new one.
     fn append(&mut self, draft: &Draft, message_id: Uuid, at: DateTime<Utc>) -> &Entry {
         let same = |item: &Entry| (item.message_id, item.item) == (message_id, draft.item);
