@@ -39,7 +39,7 @@ impl<W: Write> ExportWriter<W> {
     ///
     /// # Errors
     ///
-    /// As [`Export::write_to`].
+    /// As [`Export::write_to`](super::Export::write_to).
     pub fn write(&mut self, record: &Record) -> Result<(), ExportError> {
         self.counts.add(record);
         match record {
@@ -137,7 +137,7 @@ impl<R: BufRead> ExportReader<R> {
     ///
     /// # Errors
     ///
-    /// As [`Export::read_from`].
+    /// As [`Export::read_from`](super::Export::read_from).
     pub fn read(&mut self) -> Result<Option<(Place, Record)>, ExportError> {
         if self.checks.has_ended {
             return Ok(None);
