@@ -56,7 +56,15 @@ fn a_library_gets_public_modules() {
     src/conversations.rs
     src/conversations/scope.rs
     src/sagents.rs
+    src/sagents/branch.rs
     src/sagents/display.rs
+    src/sagents/export.rs
+    src/sagents/export/checks.rs
+    src/sagents/export/fields.rs
+    src/sagents/export/file.rs
+    src/sagents/export/rows.rs
+    src/sagents/export/values.rs
+    src/sagents/export/whole_state.rs
     src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
@@ -75,6 +83,7 @@ fn a_library_gets_public_modules() {
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
     src/sagents/session/reloads.rs
+    src/sagents/session/rewinds.rs
     src/sagents/session/runs.rs
     src/sagents/session/saves.rs
     src/sagents/session/state.rs
@@ -88,6 +97,7 @@ fn a_library_gets_public_modules() {
     src/sagents/timestamp.rs
     src/sagents/todo.rs
     src/sagents/turn.rs
+    src/sagents/usage.rs
     ");
     assert_snapshot!(host.read("src/lib.rs"), @"
     pub mod accounts;
@@ -178,7 +188,15 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/conversations.rs
     web/src/conversations/scope.rs
     web/src/sagents.rs
+    web/src/sagents/branch.rs
     web/src/sagents/display.rs
+    web/src/sagents/export.rs
+    web/src/sagents/export/checks.rs
+    web/src/sagents/export/fields.rs
+    web/src/sagents/export/file.rs
+    web/src/sagents/export/rows.rs
+    web/src/sagents/export/values.rs
+    web/src/sagents/export/whole_state.rs
     web/src/sagents/extensions.rs
     web/src/sagents/json.rs
     web/src/sagents/message.rs
@@ -197,6 +215,7 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/sagents/session/options.rs
     web/src/sagents/session/registry.rs
     web/src/sagents/session/reloads.rs
+    web/src/sagents/session/rewinds.rs
     web/src/sagents/session/runs.rs
     web/src/sagents/session/saves.rs
     web/src/sagents/session/state.rs
@@ -210,6 +229,7 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/sagents/timestamp.rs
     web/src/sagents/todo.rs
     web/src/sagents/turn.rs
+    web/src/sagents/usage.rs
     ");
 }
 
@@ -328,7 +348,15 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/conversations/scope.rs
     src/conversations/store/mod.rs
     src/conversations/tests/mod.rs
+    src/sagents/branch.rs
     src/sagents/display.rs
+    src/sagents/export/checks.rs
+    src/sagents/export/fields.rs
+    src/sagents/export/file.rs
+    src/sagents/export/mod.rs
+    src/sagents/export/rows.rs
+    src/sagents/export/values.rs
+    src/sagents/export/whole_state.rs
     src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
@@ -348,6 +376,7 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
     src/sagents/session/reloads.rs
+    src/sagents/session/rewinds.rs
     src/sagents/session/runs.rs
     src/sagents/session/saves.rs
     src/sagents/session/state.rs
@@ -361,6 +390,7 @@ fn a_host_with_mod_rs_files_gets_one_more() {
     src/sagents/timestamp.rs
     src/sagents/todo.rs
     src/sagents/turn.rs
+    src/sagents/usage.rs
     ");
     assert_snapshot!(host.read("src/lib.rs"), @"
     pub mod accounts;
@@ -433,6 +463,8 @@ fn a_table_called_user_with_a_uuid_key_is_found() {
     CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "user" ("user_id") ON DELETE CASCADE,
     CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
     CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC);
+    CREATE INDEX "sagents_conversations_active" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC)
+    CREATE INDEX "sagents_conversations_archived" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC)
     "user_id" BLOB NOT NULL,
     CONSTRAINT "sagents_agent_states_pkey" PRIMARY KEY ("user_id", "conversation_id"),
     CONSTRAINT "sagents_agent_states_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
@@ -458,6 +490,11 @@ fn a_table_called_user_with_a_uuid_key_is_found() {
     CONSTRAINT "sagents_runs_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
     CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
     CREATE INDEX "sagents_runs_unfinished" ON "sagents_runs" ("user_id", "started_at")
+    "user_id" BLOB NOT NULL,
+    CONSTRAINT "sagents_usage_pkey" PRIMARY KEY ("user_id", "conversation_id", "message_id"),
+    CONSTRAINT "sagents_usage_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,
+    CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
+    CREATE INDEX "sagents_usage_times" ON "sagents_usage" ("user_id", "inserted_at");
     "#);
     assert_snapshot!(lines_with(&host, "src/accounts.rs", "pub "), @"
     pub struct Scope {
@@ -595,7 +632,15 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/chat/conversations.rs
     src/chat/conversations/scope.rs
     src/sagents.rs
+    src/sagents/branch.rs
     src/sagents/display.rs
+    src/sagents/export.rs
+    src/sagents/export/checks.rs
+    src/sagents/export/fields.rs
+    src/sagents/export/file.rs
+    src/sagents/export/rows.rs
+    src/sagents/export/values.rs
+    src/sagents/export/whole_state.rs
     src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
@@ -614,6 +659,7 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
     src/sagents/session/reloads.rs
+    src/sagents/session/rewinds.rs
     src/sagents/session/runs.rs
     src/sagents/session/saves.rs
     src/sagents/session/state.rs
@@ -627,6 +673,7 @@ fn a_context_below_a_module_that_is_there_is_declared_in_it() {
     src/sagents/timestamp.rs
     src/sagents/todo.rs
     src/sagents/turn.rs
+    src/sagents/usage.rs
     ");
     assert_snapshot!(host.read("src/chat.rs"), @"
     //! Talking.
@@ -1130,7 +1177,15 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/lib.rs
     src/main.rs
     src/sagents.rs
+    src/sagents/branch.rs
     src/sagents/display.rs
+    src/sagents/export.rs
+    src/sagents/export/checks.rs
+    src/sagents/export/fields.rs
+    src/sagents/export/file.rs
+    src/sagents/export/rows.rs
+    src/sagents/export/values.rs
+    src/sagents/export/whole_state.rs
     src/sagents/extensions.rs
     src/sagents/json.rs
     src/sagents/message.rs
@@ -1149,6 +1204,7 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/sagents/session/options.rs
     src/sagents/session/registry.rs
     src/sagents/session/reloads.rs
+    src/sagents/session/rewinds.rs
     src/sagents/session/runs.rs
     src/sagents/session/saves.rs
     src/sagents/session/state.rs
@@ -1162,6 +1218,7 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/sagents/timestamp.rs
     src/sagents/todo.rs
     src/sagents/turn.rs
+    src/sagents/usage.rs
     ");
     assert_snapshot!(host.read("Cargo.toml"), @r#"
     [package]

@@ -51,13 +51,17 @@ fn the_way_to_the_user_is_not_the_way_to_the_team() {
       updated   src/conversations/conversation.rs
       updated   src/conversations/display_message.rs
       updated   src/conversations/scope.rs
+      updated   src/conversations/store/branches.rs
       updated   src/conversations/store/changes.rs
       updated   src/conversations/store/conversations.rs
+      updated   src/conversations/store/cuts.rs
+      updated   src/conversations/store/exports.rs
       updated   src/conversations/store/messages.rs
       updated   src/conversations/store/rows.rs
       updated   src/conversations/store/runs.rs
       updated   src/conversations/store/states.rs
       updated   src/conversations/store/tool_calls.rs
+      updated   src/conversations/store/usage.rs
       updated   src/conversations/tests/database.rs
       updated   src/conversations/tests.rs
 

@@ -282,7 +282,15 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
                 + pub mod accounts;
                 + pub mod conversations;
                 + pub mod sagents;
+      created   src/sagents/branch.rs
       created   src/sagents/display.rs
+      created   src/sagents/export/checks.rs
+      created   src/sagents/export/fields.rs
+      created   src/sagents/export/file.rs
+      created   src/sagents/export/rows.rs
+      created   src/sagents/export/values.rs
+      created   src/sagents/export/whole_state.rs
+      created   src/sagents/export.rs
       created   src/sagents/extensions.rs
       created   src/sagents/json.rs
       created   src/sagents/message.rs
@@ -300,6 +308,7 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       created   src/sagents/session/options.rs
       created   src/sagents/session/registry.rs
       created   src/sagents/session/reloads.rs
+      created   src/sagents/session/rewinds.rs
       created   src/sagents/session/runs.rs
       created   src/sagents/session/saves.rs
       created   src/sagents/session/state.rs
@@ -314,6 +323,7 @@ fn the_report_names_each_file_and_what_is_left_to_do() {
       created   src/sagents/timestamp.rs
       created   src/sagents/todo.rs
       created   src/sagents/turn.rs
+      created   src/sagents/usage.rs
       created   src/sagents.rs
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.

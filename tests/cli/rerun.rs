@@ -259,13 +259,17 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
       updated   src/conversations/conversation.rs
       updated   src/conversations/display_message.rs
       updated   src/conversations/scope.rs
+      updated   src/conversations/store/branches.rs
       updated   src/conversations/store/changes.rs
       updated   src/conversations/store/conversations.rs
+      updated   src/conversations/store/cuts.rs
+      updated   src/conversations/store/exports.rs
       updated   src/conversations/store/messages.rs
       updated   src/conversations/store/rows.rs
       updated   src/conversations/store/runs.rs
       updated   src/conversations/store/states.rs
       updated   src/conversations/store/tool_calls.rs
+      updated   src/conversations/store/usage.rs
       updated   src/conversations/tests/database.rs
       updated   src/conversations/tests.rs
 
@@ -320,16 +324,20 @@ fn options_may_be_edited_in_the_file_and_then_updated() {
     host.write("sagents.toml", &format!("{options}table-prefix = \"chat_\" # shorter\n"));
     let check = host.sagents("check");
     assert_snapshot!(format!("{}exit {}", anonymous(&host, &check.stdout), check.code), @"
-    conversations: 10 problems
+    conversations: 14 problems
       pending   migrations/0003_rename_sagents_to_chat.sql
       outdated  src/conversations/conversation.rs
       outdated  src/conversations/display_message.rs
+      outdated  src/conversations/store/branches.rs
       outdated  src/conversations/store/changes.rs
       outdated  src/conversations/store/conversations.rs
+      outdated  src/conversations/store/cuts.rs
+      outdated  src/conversations/store/exports.rs
       outdated  src/conversations/store/messages.rs
       outdated  src/conversations/store/runs.rs
       outdated  src/conversations/store/states.rs
       outdated  src/conversations/store/tool_calls.rs
+      outdated  src/conversations/store/usage.rs
       outdated  src/conversations/tests/database.rs
       help: sagents update conversations
     exit 3
