@@ -25,6 +25,14 @@ impl Fields {
         timestamp::deserialize(value).map_err(|error| Problem::new(key, error.to_string()))
     }
 
+    fn optional_time(&mut self, key: &str) -> Result<Option<Timestamp>, Problem> {
+        if self.0.get(key).is_some_and(Value::is_null) {
+            drop(self.0.remove(key));
+            return Ok(None);
+        }
+        self.time(key).map(Some)
+    }
+
     pub(super) fn read<T: FromFields>(mut self) -> Result<T, Problem> {
         let record = T::from_fields(&mut self)?;
         self.end()?;
@@ -53,10 +61,7 @@ impl FromFields for ExportedConversation {
             interrupted: fields.take("interrupted")?,
             inserted_at: fields.time("inserted_at")?,
             updated_at: fields.time("updated_at")?,
-            archived_at: match fields.0.get("archived_at") {
-                Some(Value::Null) => fields.take("archived_at")?,
-                _ => Some(fields.time("archived_at")?),
-            },
+            archived_at: fields.optional_time("archived_at")?,
         })
     }
 }

@@ -201,22 +201,6 @@ const COPY: &str = r#"
     FROM {{ usage }} AS u
     WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $8 AND {% endif %}u.conversation_id = $1"#;
 
-const DELETE: &str = r#"
-    DELETE FROM {{ display_messages }} AS m
-    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1 AND m.sequence IN (
-        SELECT m.sequence FROM {{ display_messages }} AS m
-        LEFT JOIN (
-            SELECT a.message_id, max(a.position) AS position FROM {{ agent_messages }} AS a
-            WHERE {% if let Some(owner) = owner %}a.{{ owner }} = $4 AND {% endif %}a.conversation_id = $1 AND a.epoch = (
-                SELECT s.epoch FROM {{ agent_states }} AS s
-                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $4 AND {% endif %}s.conversation_id = $1
-            )
-            GROUP BY a.message_id
-        ) AS a ON a.message_id = m.message_id
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1
-          AND CASE WHEN a.position IS NULL THEN m.sequence >= $3 ELSE a.position >= $2 END
-    )"#;
-
 /// The number of a removal is that of a change. The last display message that stays gets it too,
 /// so that a reader who loads it is known to have seen the removal.
 const REWIND: &str = r#"
@@ -241,3 +225,19 @@ const REWIND: &str = r#"
     UPDATE {{ agent_states }} AS s
     SET revision = s.revision + 1, write_id = $3, data = $4, updated_at = max(s.updated_at, $5)
     WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $9 AND {% endif %}s.conversation_id = $1"#;
+
+const DELETE: &str = r#"
+    DELETE FROM {{ display_messages }} AS m
+    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1 AND m.sequence IN (
+        SELECT m.sequence FROM {{ display_messages }} AS m
+        LEFT JOIN (
+            SELECT a.message_id, max(a.position) AS position FROM {{ agent_messages }} AS a
+            WHERE {% if let Some(owner) = owner %}a.{{ owner }} = $4 AND {% endif %}a.conversation_id = $1 AND a.epoch = (
+                SELECT s.epoch FROM {{ agent_states }} AS s
+                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $4 AND {% endif %}s.conversation_id = $1
+            )
+            GROUP BY a.message_id
+        ) AS a ON a.message_id = m.message_id
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1
+          AND CASE WHEN a.position IS NULL THEN m.sequence >= $3 ELSE a.position >= $2 END
+    )"#;

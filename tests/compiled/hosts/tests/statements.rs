@@ -96,13 +96,13 @@ async fn every_call_is_one_statement() {
     ];
     // What a message cost is counted by the statement that stores it.
     let tokens = TokenUsage::new(10, 2);
-    let counted = NewDisplayMessage::text(Role::Assistant, "hello").usage("a", tokens);
-    statements!(1, layer.append_display_message(scope, id, counted.clone())).unwrap();
-    statements!(1, layer.append_display_message(scope, id, counted)).unwrap();
-    let counted = Message::assistant("Counted.").with_usage("b", tokens);
-    let counted_id = Uuid::now_v7();
-    statements!(1, layer.save_message(scope, id, counted_id, &counted)).unwrap();
-    statements!(1, layer.save_message(scope, id, counted_id, &counted)).unwrap();
+    let answer = NewDisplayMessage::text(Role::Assistant, "hello").usage("a", tokens);
+    statements!(1, layer.append_display_message(scope, id, answer.clone())).unwrap();
+    statements!(1, layer.append_display_message(scope, id, answer)).unwrap();
+    let answer = Message::assistant("Counted.").with_usage("b", tokens);
+    let answer_id = Uuid::now_v7();
+    statements!(1, layer.save_message(scope, id, answer_id, &answer)).unwrap();
+    statements!(1, layer.save_message(scope, id, answer_id, &answer)).unwrap();
     let usage = statements!(1, layer.usage(scope, id)).unwrap();
     assert_eq!(usage.total(), TokenUsage::new(20, 4));
     let (from, to) = (chrono::DateTime::UNIX_EPOCH, chrono::Utc::now());

@@ -1087,6 +1087,9 @@ impl Model {
             changes: talk.changes,
             items: talk.items.clone(),
             run: None,
+            archived_at: None,
+            // They were counted where they come from.
+            counted: talk.counted.keys().map(|id| (*id, (0, 0))).collect(),
         };
         let row = fork.row(owner, id);
         self.talks.insert(key, fork);
@@ -1336,6 +1339,7 @@ impl Talk {
 
     fn tokens(&self) -> Tokens {
         let counted = self.counted.values();
+        let counted = counted.filter(|tokens| **tokens != (0, 0));
         counted.fold((0, 0, 0), |sum, new| {
             (sum.0 + 1, sum.1 + new.0, sum.2 + new.1)
         })

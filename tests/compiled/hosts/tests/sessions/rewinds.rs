@@ -6,7 +6,7 @@ use matrix::sagents::{BeginRun, Cut, Message, Point, RunStatus};
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use crate::INTERVAL;
+use super::INTERVAL;
 use crate::storage::{Fault, Talk, frozen, said, scope};
 
 #[tokio::test(start_paused = true)]
