@@ -55,8 +55,16 @@ impl Catalogue {
     }
 
     pub fn is_retired(&self, table: &str, column: &str) -> bool {
-        const NULLABLE: [&str; 6] =
-            ["title", "unreadable_data", "tool_call_id", "status", "delivery", "waiting_for"];
+        const NULLABLE: [&str; 8] = [
+            "title",
+            "unreadable_data",
+            "tool_call_id",
+            "status",
+            "delivery",
+            "waiting_for",
+            "archived_at",
+            "model",
+        ];
         let is_ours = TABLES.iter().any(|name| table.ends_with(name));
         is_ours && self.column(table, column).ends_with(" optional") && !NULLABLE.contains(&column)
     }

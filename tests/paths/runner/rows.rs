@@ -10,8 +10,8 @@ use crate::database::Session;
 use crate::sets::{Change, Database, PEOPLE, Set, change, uuid};
 
 /// The tables of every set, by what is behind its prefix. Parents first.
-pub const TABLES: [&str; 6] =
-    ["conversations", "agent_states", "display_messages", "agent_messages", "unreadable_states", "runs"];
+pub const TABLES: [&str; 7] =
+    ["conversations", "agent_states", "display_messages", "agent_messages", "unreadable_states", "runs", "usage"];
 
 /// Every row of every table, as its columns and their literals.
 #[derive(Debug, Clone, PartialEq)]
@@ -172,6 +172,7 @@ pub fn fill(set: &Set, database: Database) -> String {
         }
         sql += &writer.unreadable_state(1);
         sql += &writer.run(1);
+        sql += &writer.usage(1);
     }
     sql
 }
@@ -283,6 +284,14 @@ impl Writer<'_> {
             "runs",
             "conversation_id, run_id, holder, status, waiting_for, started_at, seen_at",
             &format!("{0}, {0}, 'here', 'waiting', '[1, null]', {time}, {time}", self.id(number)),
+        )
+    }
+
+    fn usage(&self, number: u8) -> String {
+        self.insert(
+            "usage",
+            "conversation_id, message_id, model, input_tokens, output_tokens, cached_tokens, inserted_at",
+            &format!("{0}, {0}, 'large', 3, 2, 1, {1}", self.id(number), self.time),
         )
     }
 

@@ -206,7 +206,7 @@ async fn every_call_is_one_statement() {
     statements!(1, layer.clear_display_messages(scope, id)).unwrap();
 
     let (mut state, write_id) = (State::new(), Uuid::now_v7());
-    state.add_message(counted);
+    state.add_message(answer);
     let first = statements!(
         1,
         layer.save_agent_state(scope, id, &state, Expect::NOTHING)

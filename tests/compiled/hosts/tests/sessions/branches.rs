@@ -430,7 +430,7 @@ async fn drafts_runs_and_interrupts_follow_the_cut() {
         .await
         .unwrap();
     let run_id = Uuid::now_v7();
-    let lease = std::time::Duration::from_secs(60);
+    let lease = std::time::Duration::from_mins(1);
     layer
         .begin_run(&scope, id, run_id, "here", lease)
         .await
