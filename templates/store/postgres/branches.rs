@@ -256,7 +256,7 @@ const REWIND: &str = r#"
     ), deleted AS (
         DELETE FROM {{ display_messages }} AS m USING rewound AS r
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = r.id
-          AND m.sequence = ANY (ARRAY(SELECT g.sequence FROM gone AS g))
+          AND m.sequence = ANY (ARRAY(SELECT o.sequence FROM gone AS o))
         RETURNING m.sequence
     ), touched AS (
         UPDATE {{ display_messages }} AS m SET changed = r.last_change
