@@ -53,10 +53,12 @@ fn host(place: &Path, database: &str) -> Host {
     // A workspace of its own, wherever the target directory is.
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/calls/host.rs");
     let more = format!(
-        "\n[workspace]\n\n[features]\nsqlite = []\npostgres = []\n\n[[example]]\nname = \"calls\"\npath = '{}'\n",
+        "\n[workspace]\n\n[features]\nsqlite = []\npostgres = []\n\n[dev-dependencies]\nlanded = {{ path = \"landed\" }}\n\n\
+         [[example]]\nname = \"calls\"\npath = '{}'\n",
         example.display()
     );
     let host = Host::at(root).file("Cargo.toml", &manifest("my_app", "2024", &more));
+    write_landed(&host, if database == "sqlite" { "sqlite_user" } else { "postgres_team" });
     let host = host.file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", ACCOUNTS);
     if let Ok(lock) = lock {
         host.write("Cargo.lock", &lock);
@@ -65,6 +67,20 @@ fn host(place: &Path, database: &str) -> Host {
     generate.args(FULL.split_whitespace()).args(["--database", database, "--path"]).arg(host.root());
     run(generate.stdout(Stdio::null()));
     host
+}
+
+/// A crate with what the first version generated.
+fn write_landed(host: &Host, set: &str) {
+    let landed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/landed");
+    for directory in ["shared", set] {
+        let mut files = Host::at(landed.join(directory)).files();
+        files.retain(|path, _| !path.starts_with(".sagents/") && path != "sagents.toml");
+        for (path, bytes) in files {
+            let path = path.replace("manifest.toml", "Cargo.toml");
+            let text = String::from_utf8(bytes).unwrap();
+            host.write(&format!("landed/{path}"), &text.replace("name = \"my_app\"", "name = \"landed\""));
+        }
+    }
 }
 
 fn run(command: &mut Command) {

@@ -2,6 +2,7 @@
 //! small batches and share a pool, so that what else the machine does touches both alike.
 
 mod beside_hand;
+mod landed;
 mod measure;
 mod memory;
 #[cfg(feature = "postgres")]
@@ -13,6 +14,8 @@ mod sqlite;
 mod states;
 #[cfg(feature = "postgres")]
 mod writers;
+
+use std::fmt::Write as _;
 
 use my_app::accounts::{Scope, User};
 use my_app::conversations::{NewConversation, NewDisplayMessage, Role};
@@ -77,4 +80,21 @@ fn new_message() -> NewDisplayMessage {
 fn answer() -> Message {
     let call = |name| ToolCall::new(Uuid::now_v7(), name, json!({ "query": "the sea", "limit": 10 }));
     Message { tool_calls: vec![call("search"), call("fetch")], ..Message::assistant("Let me look that up for you.") }
+}
+
+/// 1 KB of words, which can be compressed about as well as what people write.
+fn text(seed: usize) -> String {
+    let mut random = seed as u64;
+    let mut text = String::with_capacity(1024);
+    while text.len() < 1024 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // One of 4,096 words, each tenth in quotation marks and at the end of a line.
+        let word = random >> 52;
+        match word % 10 {
+            0 => writeln!(text, "\"{:x}\"", word * word * 31).unwrap(),
+            _ => write!(text, "{:x} ", word * word * 31).unwrap(),
+        }
+    }
+    text.truncate(1024);
+    text
 }

@@ -4,14 +4,18 @@ mod hand;
 #[path = "../../tests/support/postgres.rs"]
 mod server;
 
+use landed::scope::Scope;
 use my_app::conversations::connect;
 use server::Server;
 use sqlx::postgres::PgPool;
 use sqlx::types::Json;
+use uuid::Uuid;
 
 use crate::{USER, metadata};
 
 pub use hand::ByHand;
+
+pub const LANDED_SCOPE: Scope = Scope { user_id: USER, team_id: Uuid::nil() };
 
 /// The server of a run.
 pub struct Place(Server);
@@ -34,6 +38,15 @@ impl Place {
         sqlx::migrate!().run(&pool).await.unwrap();
         fill(&pool, messages).await;
         settle(&pool).await;
+        pool
+    }
+
+    /// A database with the tables of the first version, and the settings of today.
+    pub async fn landed(&self) -> PgPool {
+        self.0.create_database("landed");
+        let pool = connect(&self.0.url("landed")).await.unwrap();
+        sqlx::migrate!("landed/migrations").run(&pool).await.unwrap();
+        sqlx::query("INSERT INTO teams (id) VALUES ($1)").bind(Uuid::nil()).execute(&pool).await.unwrap();
         pool
     }
 }

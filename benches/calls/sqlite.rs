@@ -5,6 +5,7 @@ mod hand;
 use std::path::PathBuf;
 use std::{env, fs, process};
 
+use landed::accounts::{Scope, User};
 use my_app::conversations::connect;
 use sqlx::sqlite::SqlitePool;
 use sqlx::types::Json;
@@ -12,6 +13,8 @@ use sqlx::types::Json;
 use crate::{USER, metadata};
 
 pub use hand::ByHand;
+
+pub const LANDED_SCOPE: Scope = Scope { user: User { id: USER } };
 
 /// The directory of a run's databases.
 pub struct Place(PathBuf);
@@ -56,6 +59,14 @@ impl Place {
             fill.execute(&pool).await.unwrap();
         }
         settle(&pool).await;
+        pool
+    }
+
+    /// A database with the tables of the first version, and the settings of today.
+    pub async fn landed(&self) -> SqlitePool {
+        let pool = connect(&format!("sqlite://{}/landed.db", self.0.display())).await.unwrap();
+        sqlx::migrate!("landed/migrations").run(&pool).await.unwrap();
+        sqlx::query("INSERT INTO users (id) VALUES ($1)").bind(USER).execute(&pool).await.unwrap();
         pool
     }
 }

@@ -1,7 +1,7 @@
 //! Saving and loading agent states, whose messages are rows: beside the snapshot way, which keeps the same state in one
-//! column, and beside the bare driver, which reads the same rows and parses none.
+//! column, beside the code of the first version, which did that, and beside the bare driver, which reads the same rows and
+//! parses none.
 
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use my_app::conversations::Conversations;
@@ -9,8 +9,9 @@ use my_app::sagents::{Expect, Message, Revision, State, serializer};
 use uuid::Uuid;
 
 use crate::database::{ByHand, Place, logged, settle};
+use crate::landed::Landed;
 use crate::measure::{FLAT, compare, compared, header, measure, median};
-use crate::{SCOPE, id, new_conversation};
+use crate::{SCOPE, id, new_conversation, text};
 
 /// How many messages of 1 KB a conversation has that gets two more, and how many times: as rows, and in one column.
 const SAVED: [(usize, [usize; 2]); 3] = [(10, [200, 200]), (1_000, [200, 30]), (10_000, [200, 5])];
@@ -22,12 +23,15 @@ const LOADED: [(usize, usize, &str); 4] = [(10, 1000, ""), (100, 500, ""), (1_00
 #[cfg(feature = "sqlite")]
 const LOADED: [(usize, usize, &str); 4] = [(10, 1000, ""), (100, 500, ""), (1_000, 100, "<= 2.50"), (10_000, 10, "")];
 
+const CONVERSATIONS: usize = 5_000;
+
 pub async fn rows(place: &Place) {
     // Not empty, because statements would be planned for that, and those that check foreign keys.
-    let pool = place.database("states", &[0; 5_000]).await;
+    let pool = place.database("states", &[0; CONVERSATIONS]).await;
     let (ours, hand) = (&Conversations::new(pool.clone()), &ByHand(pool));
     two_new_messages(ours, hand).await;
     whole_states(ours, hand).await;
+    beside_landed(place).await;
     loads(ours, hand).await;
 }
 
@@ -169,6 +173,42 @@ async fn whole_states(ours: &Conversations, hand: &ByHand) {
     println!();
 }
 
+/// Short states beside the version before messages were rows, in two databases that are alike.
+async fn beside_landed(place: &Place) {
+    let landed = &Landed::new(place, CONVERSATIONS).await;
+    let pool = place.database("beside_landed", &[0; CONVERSATIONS]).await;
+    let (ours, hand) = (&Conversations::new(pool.clone()), &ByHand(pool));
+    header(["a state of 10 messages", "rows", "landed", "ratio", "target"]);
+    compare(
+        "its first save",
+        "<= 1.00",
+        async |_| {
+            let id = ours.create_conversation(&SCOPE, new_conversation()).await.unwrap().id;
+            let conversation = Conversation { id, way: Way::Rows, state: state(10), revision: 0 };
+            (conversation, landed.conversation(10).await)
+        },
+        async |(mut conversation, _)| conversation.save(ours, hand).await,
+        async |(_, mut saved)| landed.save(&mut saved).await,
+    )
+    .await;
+    compare(
+        "two new messages in it",
+        "<= 1.00",
+        async |_| {
+            let mut conversation = Conversation::new(ours, hand, Way::Rows, 10).await;
+            conversation.state.add_messages(state(2).messages);
+            let mut saved = landed.conversation(10).await;
+            landed.save(&mut saved).await;
+            saved.add(2);
+            (conversation, saved)
+        },
+        async |(mut conversation, _)| conversation.save(ours, hand).await,
+        async |(_, mut saved)| landed.save(&mut saved).await,
+    )
+    .await;
+    println!();
+}
+
 async fn loads(ours: &Conversations, hand: &ByHand) {
     header(["messages to load", "ours", "bare driver", "ratio", "target"]);
     for (n, (messages, rounds, target)) in LOADED.into_iter().enumerate() {
@@ -196,23 +236,6 @@ fn state(messages: usize) -> State {
         _ => Message::assistant(text(n)),
     }));
     state
-}
-
-/// 1 KB of words, which can be compressed about as well as what people write.
-fn text(seed: usize) -> String {
-    let mut random = seed as u64;
-    let mut text = String::with_capacity(1024);
-    while text.len() < 1024 {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // One of 4,096 words, each tenth in quotation marks and at the end of a line.
-        let word = random >> 52;
-        match word % 10 {
-            0 => writeln!(text, "\"{:x}\"", word * word * 31).unwrap(),
-            _ => write!(text, "{:x} ", word * word * 31).unwrap(),
-        }
-    }
-    text.truncate(1024);
-    text
 }
 
 fn micros(time: Duration) -> String {
