@@ -298,7 +298,8 @@ impl Maker<'_> {
             foreign_keys: vec![self.to_conversation(&name)],
             checks: vec![check("valid_epoch", "epoch >= 0"), check("valid_position", "position >= 0")],
             indexes: Vec::new(),
-            clustered: true,
+            // In the order of its key, SQLite would give every message of 1 KB or more a page of its own.
+            clustered: false,
             name,
         }
     }

@@ -282,7 +282,7 @@ fn an_owner_comes_on_sqlite() {
         CONSTRAINT "message_id_is_uuid" CHECK (length("message_id") = 16),
         CONSTRAINT "valid_epoch" CHECK (epoch >= 0),
         CONSTRAINT "valid_position" CHECK (position >= 0)
-    ) STRICT, WITHOUT ROWID;
+    ) STRICT;
     -- Agent states that were set aside, each with its epoch.
     CREATE TABLE "sagents_unreadable_states_new" (
         "team_id" BLOB NOT NULL,
