@@ -1,5 +1,6 @@
 //! The agent behind the routes.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -40,7 +41,6 @@ pub enum Outcome {
 }
 
 /// A run of the agent.
-#[derive(Debug)]
 pub struct AgentRun {
     /// The context of the conversation.
     pub conversations: {{ context }},
@@ -53,6 +53,15 @@ pub struct AgentRun {
     /// Whether this run takes over one whose process ended. It is not known then whether a tool call
     /// that was executing has run, so it must not be executed again.
     pub resumed: bool,
+}
+
+impl fmt::Debug for AgentRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentRun")
+            .field("session", &self.session)
+            .field("resumed", &self.resumed)
+            .finish_non_exhaustive()
+    }
 }
 
 impl AgentRun {

@@ -80,8 +80,8 @@ pub(super) async fn rename(
     };
     let conversation = web.conversations.update_conversation(&caller, id.get(), changes).await?;
     if let (Some(title), Some(session)) = (title, web.coordinator.find(&caller, id.get())?) {
-        // The agent and the other pages get to know it.
-        session.title_generated(title)?;
+        // The agent and the other pages get to know it, unless the session ends just now.
+        drop(session.title_generated(title));
     }
     Ok(Json(conversation))
 }
@@ -148,7 +148,11 @@ pub(super) async fn todos(
     Extension(web): Extension<Web>,
     id: Id,
 ) -> Result<Json<Vec<Todo>>> {
-    Ok(Json(web.conversations.load_todos(&caller, id.get()).await?))
+    let stored = web.conversations.load_todos(&caller, id.get()).await?;
+    // The agent of this process may have changed them since they were saved.
+    let session = web.coordinator.find(&caller, id.get()).ok().flatten();
+    let unsaved = session.filter(|session| !session.is_saved());
+    Ok(Json(unsaved.map_or(stored, |session| session.read(|state| state.todos.clone()))))
 }
 
 pub(super) async fn usage(

@@ -15,6 +15,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::mem::replace;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +76,7 @@ pub(super) async fn follow(
         events,
         told: None,
         look: every(web.coordinator.options().run_lease),
+        is_soon: false,
         is_over: false,
         permit,
         caller,
@@ -106,6 +108,8 @@ struct Follow {
     /// The state of the run that the client knows.
     told: Option<Told>,
     look: Interval,
+    /// Whether it looks earlier than the interval says.
+    is_soon: bool,
     is_over: bool,
     permit: Permit,
 }
@@ -126,8 +130,7 @@ impl Follow {
                 happened = receive(&mut self.events) => self.happened(happened),
                 _ = self.look.tick() => match self.look().await {
                     Ok(event) => event,
-                    // The browser connects again.
-                    Err(_) => return None,
+                    Err(problem) => self.end(problem.is_not_found()),
                 },
                 () = self.permit.closed() => return None,
             };
@@ -145,13 +148,10 @@ impl Follow {
                 let id = watch.cursor().to_string();
                 self.rows = wait(watch);
                 self.find_session();
+                self.look_soon();
                 Some(event("rows", &json!({ "items": items, "reset": reset })).id(id))
             }
-            Err(error) => {
-                self.is_over = true;
-                // Otherwise the browser connects again.
-                matches!(error, Error::NotFound).then(|| event("gone", &json!({})))
-            }
+            Err(error) => self.end(matches!(error, Error::NotFound)),
         }
     }
 
@@ -176,8 +176,22 @@ impl Follow {
         }
     }
 
+    /// The conversation is gone, or could not be read. Then the browser connects again.
+    fn end(&mut self, is_gone: bool) -> Option<Event> {
+        self.is_over = true;
+        is_gone.then(|| event("gone", &json!({})))
+    }
+
+    /// What another process does with the run is not announced, and mostly comes with rows.
+    fn look_soon(&mut self) {
+        if !replace(&mut self.is_soon, true) {
+            self.look.reset_after(Duration::from_secs(1));
+        }
+    }
+
     /// Looks at the run, which may be that of another process, and continues one that was left.
     async fn look(&mut self) -> Result<Option<Event>> {
+        self.is_soon = false;
         self.find_session();
         let run = self.web.conversations.get_run(&self.caller, self.id).await?;
         if let (Some((session, _)), Some(run)) = (&self.events, &run) {

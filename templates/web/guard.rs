@@ -22,7 +22,7 @@ pub(super) async fn headers(request: Request, next: Next) -> Response {
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
-        let _ = headers.insert(name, HeaderValue::from_static(value));
+        drop(headers.insert(name, HeaderValue::from_static(value)));
     }
     let cache = headers.entry(header::CACHE_CONTROL);
     let _ = cache.or_insert(HeaderValue::from_static("no-store"));

@@ -13,7 +13,7 @@ use super::super::{
 };
 use super::input::{Body, Id, Query};
 use super::problem::{Problem, Result};
-use super::runner::Reason;
+use super::runner::{Reason, is_waiting};
 use super::{Caller, Web};
 use crate::sagents::Message;
 
@@ -98,7 +98,8 @@ pub(super) async fn send(
     let session = web.session(&caller, id.get()).await?;
     // A client that goes away does not stop it between the message and the start.
     let send = async move {
-        if !web.runner.is_working(caller.owner()?, session.conversation_id()) {
+        let is_working = web.runner.is_working(caller.owner()?, session.conversation_id());
+        if !is_working && is_waiting(&session) {
             // A message instead of a decision.
             session.cancel_interrupts()?;
         }

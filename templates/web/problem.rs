@@ -12,7 +12,7 @@ use crate::sagents::session::SessionError;
 pub(super) type Result<T> = std::result::Result<T, Problem>;
 
 /// After how many seconds a client may try again.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
+const RETRY_AFTER: &str = "2";
 
 /// An error for a client. It says what the client can do about it, and nothing of the inside.
 #[derive(Debug)]
@@ -36,6 +36,10 @@ impl Problem {
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
+    }
+
+    pub(super) fn is_not_found(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
     }
 
     /// The request is not what the route takes.
@@ -63,7 +67,8 @@ impl IntoResponse for Problem {
         let mut response = (status, [(header::CONTENT_TYPE, kind)], Json(body)).into_response();
         let is_transient = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS];
         if is_transient.contains(&status) {
-            let _ = response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+            let seconds = HeaderValue::from_static(RETRY_AFTER);
+            drop(response.headers_mut().insert(header::RETRY_AFTER, seconds));
         }
         response
     }

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::super::{
-    BeginRun, {{ context }}, Error, Owner, OwnerScope as _, Role, Run, RunStatus,
+    BeginRun, {{ context }}, Delivery, Error, Owner, OwnerScope as _, Role, Run, RunStatus,
 };
 use super::agent::{Agent, AgentError, AgentRun, Outcome};
 use super::{Caller, Web};
@@ -85,6 +86,7 @@ impl Runner {
 struct Place {
     runner: Arc<Runner>,
     key: Key,
+    is_left: bool,
 }
 
 impl Place {
@@ -99,11 +101,13 @@ impl Place {
         Some(Self {
             runner: Arc::clone(runner),
             key: key.clone(),
+            is_left: false,
         })
     }
 
     /// Returns whether somebody wanted to start the agent since it was taken.
-    fn leave(self) -> bool {
+    fn leave(mut self) -> bool {
+        self.is_left = true;
         let work = self.runner.working().remove(&self.key);
         work.is_some_and(|work| work.is_asked)
     }
@@ -111,7 +115,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        drop(self.runner.working().remove(&self.key));
+        // After it was left, somebody else may have taken it.
+        if !self.is_left {
+            drop(self.runner.working().remove(&self.key));
+        }
     }
 }
 
@@ -148,7 +155,7 @@ impl Web {
         let reason = match run.status {
             RunStatus::Running if run.is_abandoned(lease) => Reason::Abandoned,
             // A process that is shut down lets its run wait for nothing.
-            RunStatus::Waiting if run.waiting_for.as_ref().is_none_or(serde_json::Value::is_null) => {
+            RunStatus::Waiting if run.waiting_for.as_ref().is_none_or(Value::is_null) => {
                 Reason::Abandoned
             }
             RunStatus::Finished if has_message(session) => Reason::News,
@@ -201,9 +208,7 @@ impl Web {
         };
         // A task, so that one that panics is one that failed.
         let agent = async {
-            // Another process may have saved the agent state since this one loaded it.
-            drop(session.reload().await?);
-            session.resumed()?;
+            self.take_over(scope, session, reason).await?;
             if reason == Reason::News && !self.has_news(scope, session).await {
                 return Ok(Outcome::Finished);
             }
@@ -211,6 +216,8 @@ impl Web {
         };
         let (is_stopped, ended) = match agent.await {
             Ok(Outcome::Finished) => (false, session.completed()),
+            // With null, it would be a run that its process has left.
+            Ok(Outcome::Waiting(Value::Null)) => (false, session.interrupted(json!({}))),
             Ok(Outcome::Waiting(data)) => (false, session.interrupted(data)),
             Ok(Outcome::Cancelled) => (true, session.cancelled()),
             Err(_) if token.is_cancelled() => (true, session.cancelled()),
@@ -227,6 +234,37 @@ impl Web {
         is_stopped
     }
 
+    /// Prepares the session for a run that may follow one of another process.
+    async fn take_over(
+        &self,
+        scope: &Arc<Caller>,
+        session: &AgentSession<{{ context }}>,
+        reason: Reason,
+    ) -> Result<()> {
+        // Another process may have saved the agent state since this one loaded it.
+        match session.save().await {
+            Ok(_) | Err(SessionError::Conflict { .. }) => drop(session.reload().await?),
+            Err(error) => return Err(error),
+        }
+        session.resumed()?;
+        if reason != Reason::Abandoned {
+            return Ok(());
+        }
+        // What it was saying stays unfinished, and what it did not save is not known to the agent.
+        let id = session.conversation_id();
+        let mut left = self.conversations.unsettled_messages(scope, id).await?;
+        for (message_id, delivery) in &mut left {
+            let is_known = session.read(|state| state.messages.position(*message_id).is_some());
+            *delivery = match delivery {
+                Delivery::Draft => Delivery::Interrupted,
+                _ if is_known => Delivery::Stored,
+                _ => Delivery::Unknown,
+            };
+        }
+        drop(self.conversations.settle_messages(scope, id, &left).await?);
+        Ok(())
+    }
+
     /// Whether there is a message without an answer, or a decision that the agent has not seen.
     async fn has_news(&self, scope: &Arc<Caller>, session: &AgentSession<{{ context }}>) -> bool {
         if has_message(session) {
@@ -241,6 +279,11 @@ impl Web {
         }
         false
     }
+}
+
+/// Whether the agent waits for a person.
+pub(super) fn is_waiting(session: &AgentSession<{{ context }}>) -> bool {
+    session.read(|state| state.interrupt_data.is_some()) || !open_calls(session).is_empty()
 }
 
 /// Whether the last message is one that nobody has answered.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::{Decided, Decision, DisplayMessage, OwnerScope as _};
 use super::input::{Body, Call, Id};
 use super::problem::{Problem, Result};
-use super::runner::Reason;
+use super::runner::{Reason, is_waiting};
 use super::{Caller, Web};
 
 pub(super) async fn start(
@@ -31,7 +31,7 @@ pub(super) async fn stop(
     let caller = Arc::new(caller);
     let session = web.session(&caller, id.get()).await?;
     let is_working = web.runner.is_working(caller.owner()?, id.get());
-    if !is_working && session.read(|state| state.interrupt_data.is_some()) {
+    if !is_working && is_waiting(&session) {
         session.cancel_interrupts()?;
         session.cancelled()?;
     } else {
