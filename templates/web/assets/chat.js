@@ -10,8 +10,9 @@ import { Outbox } from "./outbox.js";
 import { showConnection, showHead, showTodos, showUsage } from "./panel.js";
 import { Stream } from "./stream.js";
 
-/** How close to its end a scrolled area counts as being there, in pixels. */
-const NEAR = 120;
+/** In pixels: how close to its end a scrolled area is at its end, and how close to its start more is loaded. */
+const AT_END = 24;
+const NEAR_START = 240;
 
 export class Chat {
   /** `changed` is called when the list may look different, `navigate` to open another conversation. */
@@ -22,7 +23,9 @@ export class Chat {
     this.conversation = null;
     this.views = new Map(); // by the id of the message
     this.scroll = $("scroll");
+    /** Whether new text is scrolled into view: until the person scrolls up. */
     this.sticks = true;
+    this.top = 0;
     this.composer = new Composer({ send: (text) => this.send(text), editLast: () => this.editLast() });
     this.outbox = new Outbox({
       changed: (id) => this.conversation?.id === id && this.draw(),
@@ -30,6 +33,8 @@ export class Chat {
       refused: (problem) => (problem.status === 401 ? showSignIn() : toast(problem.message)),
     });
     this.scroll.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    this.scroll.addEventListener("wheel", (event) => event.deltaY < 0 && this.unstick(), { passive: true });
+    new ResizeObserver(() => this.sticks && this.toEnd()).observe(this.scroll.firstElementChild);
     this.scroll.addEventListener("click", (event) => copyCode(event));
     $("to-end").onclick = () => this.toEnd();
     $("older").onclick = () => attempt(() => this.loadOlder());
@@ -193,6 +198,7 @@ export class Chat {
   }
 
   render() {
+    this.noticeScroll();
     const { conversation } = this;
     const messages = conversation?.messages() ?? [];
     const known = new Set(messages.map((message) => message.id));
@@ -214,8 +220,8 @@ export class Chat {
     $("stop").hidden = !conversation?.isRunning || this.isReadOnly;
     $("messages").setAttribute("aria-busy", String(Boolean(conversation?.isRunning)));
     this.renderTail(kept, unsent);
-    if (this.sticks) this.scroll.scrollTop = this.scroll.scrollHeight;
-    this.scrolled();
+    if (this.sticks) this.toEnd();
+    else this.scrolled();
   }
 
   view(message, state) {
@@ -252,20 +258,29 @@ export class Chat {
 
   /* Scrolling */
 
-  get isAtEnd() {
+  noticeScroll() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroll;
-    return scrollHeight - scrollTop - clientHeight < NEAR;
+    if (scrollHeight - scrollTop - clientHeight < AT_END) this.sticks = true;
+    else if (scrollTop < this.top - 1) this.sticks = false;
+    this.top = scrollTop;
+  }
+
+  unstick() {
+    const { scrollHeight, clientHeight } = this.scroll;
+    if (scrollHeight > clientHeight) this.sticks = false;
   }
 
   scrolled() {
-    this.sticks = this.isAtEnd;
+    this.noticeScroll();
     $("to-end").hidden = this.sticks;
-    if (this.scroll.scrollTop < NEAR && this.conversation?.hasOlder) void attempt(() => this.loadOlder());
+    if (this.scroll.scrollTop < NEAR_START && this.conversation?.hasOlder) void attempt(() => this.loadOlder());
   }
 
   toEnd() {
     this.sticks = true;
     this.scroll.scrollTop = this.scroll.scrollHeight;
+    this.top = this.scroll.scrollTop;
+    $("to-end").hidden = true;
   }
 
   /** Loads the page before the oldest message. What is in view stays where it is. */
@@ -281,6 +296,7 @@ export class Chat {
       this.sticks = false;
       this.render();
       this.scroll.scrollTop = this.scroll.scrollHeight - behind;
+      this.top = this.scroll.scrollTop;
     } finally {
       conversation.isLoadingOlder = false;
     }
@@ -300,8 +316,9 @@ export class Chat {
     node.classList.add("found");
     node.tabIndex = -1;
     node.focus({ preventScroll: true });
+    this.sticks = false;
     node.scrollIntoView({ block: "center" });
-    this.sticks = this.isAtEnd;
+    this.scrolled();
   }
 
   /* What a person does */

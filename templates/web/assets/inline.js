@@ -166,7 +166,7 @@ export function inline(text) {
       }
     } else if (char === "<" && match(AUTOLINK, text, at)) {
       const [whole, url] = match(AUTOLINK, text, at);
-      stack.add(link(url, [url]));
+      stack.add(link(url, [url.replace(/^mailto:/, "")]));
       at += whole.length;
     } else if (char === "h" && !/\w/.test(text[at - 1] ?? "") && bareUrl(text, at).length > 8) {
       const url = bareUrl(text, at);
