@@ -133,7 +133,7 @@ export class Chat {
         showHead(conversation);
         this.changed();
       }),
-      run: handle(({ running, change }) => this.ran(running, change)),
+      run: handle(({ status }) => this.ran(status)),
       gone: handle(() => {
         toast("The conversation was deleted.");
         this.changed();
@@ -173,11 +173,11 @@ export class Chat {
     this.render();
   }
 
-  ran(isRunning, change) {
+  ran(status) {
     const { conversation } = this;
-    const hasEnded = conversation.isRunning && !isRunning;
-    conversation.run(isRunning, change);
-    if (!hasEnded) return;
+    const wasRunning = conversation.isRunning;
+    conversation.run(status);
+    if (!wasRunning || conversation.isRunning) return;
     void this.refreshUsage(conversation);
     this.changed();
   }
@@ -238,7 +238,7 @@ export class Chat {
   renderTail(messages, unsent) {
     const { conversation } = this;
     const last = messages.at(-1);
-    const key = JSON.stringify([conversation?.id, conversation?.isRunning, conversation?.ended, last?.id, last?.isStreaming, last?.rows, unsent.length]);
+    const key = JSON.stringify([conversation?.id, conversation?.status, last?.id, last?.isStreaming, last?.rows, unsent.length]);
     if (key === this.tailKey) return;
     this.tailKey = key;
     const tail = $("tail");
@@ -249,7 +249,7 @@ export class Chat {
       const line = element("div", { className: "tail-line working" }, dots, element("span", {}, "The agent is working"));
       tail.replaceChildren(...(last.isStreaming ? [] : [line]));
     } else {
-      const text = unfinished(last, conversation.ended);
+      const text = unfinished(last, conversation.status);
       const proceed = button("Continue", { icon: "retry", className: "small continue", onclick: () => this.continue() });
       const line = text && element("div", { className: "tail-line" }, element("span", {}, text), this.isReadOnly ? null : proceed);
       tail.replaceChildren(...(line ? [line] : []));
@@ -411,13 +411,13 @@ const asMessage = ({ id, text }) => ({
 });
 
 /** Why the last message is not the end of an answer, if it is not. */
-function unfinished(last, ended) {
+function unfinished(last, status) {
   if (last.rows.some(asksForDecision)) return null;
   if (last.rows.some((row) => ["interrupted", "draft"].includes(row.delivery))) {
-    return ended === "cancelled" ? "Stopped." : "This answer was interrupted.";
+    return status === "cancelled" ? "Stopped." : "This answer was interrupted.";
   }
-  if (last.rows.some((row) => row.content_type === "error") || last.role === "system" || ended === "failed") return "The agent failed.";
-  if (ended === "cancelled") return "Stopped.";
+  if (last.rows.some((row) => row.content_type === "error") || last.role === "system" || status === "failed") return "The agent failed.";
+  if (status === "cancelled") return "Stopped.";
   if (last.role === "user") return "There is no answer yet.";
   if (last.rows.some((row) => row.content_type === "tool_call")) return "The agent has not gone on after this.";
   return null;

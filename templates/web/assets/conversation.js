@@ -13,10 +13,13 @@ export class Conversation {
     this.partials = new Map(); // items by the id of their message
     this.hasOlder = false;
     this.isLoaded = false;
-    this.isRunning = false;
-    /** How the last run ended, as far as this page has seen it. */
-    this.ended = null;
+    /** Of the last run of the agent: `running`, `waiting`, `finished`, `failed` or `cancelled`. */
+    this.status = null;
     this.cursor = null;
+  }
+
+  get isRunning() {
+    return this.status === "running";
   }
 
   get isArchived() {
@@ -66,14 +69,9 @@ export class Conversation {
     this.partials.set(messageId, items.map(asRow));
   }
 
-  run(isRunning, change) {
-    this.isRunning = isRunning;
-    if (isRunning) {
-      this.ended = null;
-    } else {
-      this.partials.clear();
-      this.ended = change ?? this.ended;
-    }
+  run(status) {
+    this.status = status;
+    if (!this.isRunning) this.partials.clear();
   }
 
   /** The messages in order, each with its rows. Results are with the calls that they belong to. */
