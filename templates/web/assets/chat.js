@@ -53,7 +53,7 @@ export class Chat {
     const conversation = this.begin(id ? new Conversation(id) : null);
     if (!conversation) return;
     try {
-      const [info, messages, { todos }] = await Promise.all([
+      const [info, messages, todos] = await Promise.all([
         api.get(id),
         api.messages(id, { from: "last", limit: PAGE }),
         api.todos(id),
