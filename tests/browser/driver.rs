@@ -1,4 +1,4 @@
-//! A real browser, driven through chromedriver. The protocol (WebDriver) is JSON over HTTP.
+//! A real browser, driven through chromedriver. The protocol (`WebDriver`) is JSON over HTTP.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::support;
 
-/// Keys that are no characters, as WebDriver names them.
+/// Keys that are no characters, as `WebDriver` names them.
 pub const ENTER: &str = "\u{e007}";
 pub const ESCAPE: &str = "\u{e00c}";
 pub const TAB: &str = "\u{e004}";
@@ -25,7 +25,7 @@ pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
-    _profile: TempDir,
+    profile: TempDir,
 }
 
 impl Browser {
@@ -37,14 +37,14 @@ impl Browser {
         // It would wait for somebody to read the rest.
         thread::spawn(move || lines.for_each(drop));
         let profile = support::temporary("sagents-browser-");
-        let mut browser = Self { driver, port, session: String::new(), _profile: profile };
+        let mut browser = Self { driver, port, session: String::new(), profile };
         browser.session = browser.open();
         browser.resize(1200, 900);
         browser
     }
 
     fn open(&self) -> String {
-        let profile = format!("--user-data-dir={}", self._profile.path().display());
+        let profile = format!("--user-data-dir={}", self.profile.path().display());
         let arguments = [
             "--headless",
             "--no-sandbox",
@@ -97,7 +97,9 @@ impl Browser {
     /// Waits until the text of some element that matches contains this.
     pub fn see(&self, selector: &str, text: &str) {
         let (selector, text) = (json!(selector), json!(text));
-        self.wait(&format!("[...document.querySelectorAll({selector})].some((node) => node.innerText.includes({text}))"));
+        self.wait(&format!(
+            "[...document.querySelectorAll({selector})].some((node) => node.innerText.includes({text}))"
+        ));
     }
 
     pub fn text(&self, selector: &str) -> String {
@@ -133,7 +135,8 @@ impl Browser {
 
     /// Types into what has the focus.
     pub fn write(&self, text: &str) {
-        let keys: Vec<_> = text.chars().flat_map(|key| [key_action("keyDown", key), key_action("keyUp", key)]).collect();
+        let keys: Vec<_> =
+            text.chars().flat_map(|key| [key_action("keyDown", key), key_action("keyUp", key)]).collect();
         self.keys(&keys);
     }
 

@@ -16,7 +16,7 @@ export class Composer {
       this.fit();
     });
     this.field.addEventListener("keydown", (event) => {
-      if (event.isComposing) return;
+      if (event.isComposing || event.altKey || event.ctrlKey || event.metaKey) return;
       if (event.key === "Enter" && !event.shiftKey) {
         event.preventDefault();
         this.submit(send);
