@@ -200,7 +200,7 @@ impl Comparison<'_> {
                 Planned::Once(_) | Planned::Edit { .. } | Planned::Migration(_) | Planned::Memory(_) => {}
             }
         }
-        for (path, home) in self.not_planned() {
+        for (path, home) in self.not_planned().filter(|(path, _)| is_rust(path)) {
             let before = self.host.tree.read_disk(path)?;
             texts.extend(self.versions(path, &home, before)?);
         }
@@ -251,6 +251,11 @@ impl Comparison<'_> {
         }
     }
 
+    /// A text without regard to formatting. Nothing if it should be Rust and is not.
+    fn formatted<'t>(&'t self, path: &Utf8Path, text: &'t str) -> Option<&'t str> {
+        if is_rust(path) { self.formatted.get(text) } else { Some(text) }
+    }
+
     /// A rendering as it is written.
     fn written(&self, path: &Utf8Path, text: &str) -> Result<String> {
         if !is_rust(path) {
@@ -295,7 +300,7 @@ impl Comparison<'_> {
             memory.base(home, path, text, Left { file: digest::of_text(&change.after), edited: false });
             return Ok(change);
         };
-        let (action, after) = self.judge(base, before, text, self.written(path, text)?);
+        let (action, after) = self.judge(path, base, before, text, self.written(path, text)?);
         match action {
             Action::Conflict => memory.conflict(home, path, before, text),
             Action::Unresolved | Action::Foreign | Action::Lost => memory.keep(home, path),
@@ -311,7 +316,7 @@ impl Comparison<'_> {
     }
 
     /// What happens to a file that is there.
-    fn judge(&self, base: Base, before: &str, text: &str, after: String) -> (Action, String) {
+    fn judge(&self, path: &Utf8Path, base: Base, before: &str, text: &str, after: String) -> (Action, String) {
         if same_lines(before, &after) {
             return (Action::Unchanged, after);
         }
@@ -321,8 +326,8 @@ impl Comparison<'_> {
         }
         // What does not parse cannot be formatted, and so was edited.
         let before = before.replace("\r\n", "\n");
-        let current = self.formatted.get(&before);
-        let new = self.formatted.get(text).unwrap_or(text);
+        let current = self.formatted(path, &before);
+        let new = self.formatted(path, text).unwrap_or(text);
         if current == Some(new) {
             return (Action::Unchanged, after);
         }
@@ -331,7 +336,7 @@ impl Comparison<'_> {
             Base::Unknown => return (self.unless_forced(Action::Foreign), after),
             Base::Lost { .. } => return (self.unless_forced(Action::Lost), after),
         };
-        let rendered = self.formatted.get(&base).unwrap_or(&base);
+        let rendered = self.formatted(path, &base).unwrap_or(&base);
         if current == Some(rendered) || before == rendered {
             return (Action::Updated, after);
         }
@@ -424,9 +429,10 @@ impl Comparison<'_> {
         let mut changes = Vec::new();
         for (path, home) in self.not_planned() {
             let Some(before) = self.host.tree.read_disk(path)?.filter(|_| !self.is_ejected(path)) else { continue };
-            let current = self.formatted.get(&before.replace("\r\n", "\n"));
+            let lines = before.replace("\r\n", "\n");
+            let current = self.formatted(path, &lines);
             let untouched = match self.base(path, &home, Some(&before))? {
-                Base::Known(base) => current.is_some() && current == self.formatted.get(&base),
+                Base::Known(base) => current.is_some() && current == self.formatted(path, &base),
                 Base::Unknown | Base::Lost { .. } => false,
             };
             if untouched {

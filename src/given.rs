@@ -69,6 +69,10 @@ pub struct Given {
     #[arg(long, value_name = "SQL", help_heading = "Database")]
     pub backfill: Option<String>,
 
+    /// HTTP routes, server-sent events and a page for the context: axum or none [default: none]
+    #[arg(long, value_name = "NAME", help_heading = "Web")]
+    pub web: Option<String>,
+
     /// Print the lines for Cargo.toml and the parent module instead of adding them
     #[arg(long, num_args = 0, default_missing_value = "true", help_heading = "Host")]
     pub no_wire: Option<bool>,

@@ -8,7 +8,7 @@ use crate::host::migrations::mention::Mention;
 use crate::host::migrations::{Place, Tool, is_of, resolved};
 use crate::host::{Host, modules};
 use crate::memory::Last;
-use crate::options::Options;
+use crate::options::{Options, ScopeOrigin, Web};
 use crate::plan::Plan;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +33,14 @@ pub enum Step {
         command: Command,
         source: Utf8PathBuf,
         creates: bool,
+    },
+    /// Say who is asking: the scope is an extractor.
+    Extract {
+        scope: String,
+    },
+    /// Serve the routes.
+    Mount {
+        context: String,
     },
     /// Later: drop the columns of former owners.
     DropOldOwner {
@@ -76,6 +84,12 @@ pub fn steps(host: &Host, path: &Utf8Path, options: &Options, plan: &Plan, last:
                 Step::Migrate { command, source, creates: last.schema.is_none() }
             }
         });
+    }
+    let had_web = last.resolved.as_ref().is_some_and(|before| !before.web.is_none());
+    if options.web == Web::Axum && !had_web && !host.is_new() {
+        let scope = options.scope.rust();
+        steps.extend((options.scope_origin != ScopeOrigin::Context).then_some(Step::Extract { scope }));
+        steps.push(Step::Mount { context: options.context.rust() });
     }
     if migrates && !plan.former_owners.is_empty() {
         steps.push(Step::DropOldOwner { context: options.context.key(), columns: plan.former_owners.clone() });

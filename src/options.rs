@@ -8,12 +8,14 @@ mod lints;
 mod owner;
 mod rerun;
 mod reserved;
+mod web;
 
 pub use self::group::{Group, GroupTable, NewOwners, new_owners};
 pub use self::key::OwnerTable;
 pub use self::owner::Owner;
 pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference, refuse_unknown_owners};
-pub use self::reserved::RESERVED_TYPES;
+pub use self::reserved::is_reserved;
+pub use self::web::Web;
 
 use std::collections::BTreeSet;
 
@@ -22,14 +24,14 @@ use serde::{Deserialize, Serialize};
 
 use self::database::Choice;
 use self::owner::Inquiry;
-use self::reserved::CRATES;
+use self::reserved::is_crate;
 use crate::chain::Scene;
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
 use crate::host::drivers::{self, Evidence};
-use crate::host::migrations::{self, Migrations, Migrator, Place, Tool};
+use crate::host::migrations::{self, Catalog, Migrations, Migrator, Place, Tool};
 use crate::host::source::{self, Access, Lookup};
 use crate::memory::{self, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
@@ -50,6 +52,7 @@ pub struct Options {
     /// What shows that it is the host's; nothing if it was given, or is the default.
     pub database_shown_by: Option<String>,
     pub migrations: Utf8PathBuf,
+    pub web: Web,
     pub tests: bool,
     pub wire: bool,
     /// sqlx under another name in the host's Cargo.toml.
@@ -108,6 +111,7 @@ impl Options {
             table_prefix,
             database,
             migrations,
+            web,
             no_wire,
             no_tests,
             backfill: _,
@@ -115,7 +119,8 @@ impl Options {
         } = given;
         let noun = owner_type.as_deref().unwrap_or(DEFAULT_OWNER);
         let (scope, is_own) = scope_of(scope.as_deref(), noun, &context, host)?;
-        check_context(&context, (!is_own).then_some(&scope), recorded)?;
+        let web = Web::choose(web.as_deref())?;
+        check_context(&context, (!is_own).then_some(&scope), web, recorded)?;
         let sqlx = host.manifest.sqlx()?;
         let evidence = drivers::evidence(host, &sqlx);
         let Choice { database, shown_by } = database::choose(database.as_deref(), &evidence)?;
@@ -126,21 +131,7 @@ impl Options {
         let found = migrations::read(&host.tree, &place, database)?;
         let directory = place.directory;
         refuse_mixed_migrations(migrations.as_deref(), &directory, database, &evidence, &found)?;
-        let mut catalog = found.catalog.clone();
-        // The tables of the context itself are not the owner's, even if one has its name.
-        for table in schema::schema(&prefix, None, false).tables {
-            for (flag, named, help) in [
-                ("--owner-table", &given.owner_table, "name the table of the owner, or `none` for no foreign key"),
-                ("--group-table", &given.group_table, "name the table of the owner, or one of memberships"),
-            ] {
-                let named = named.as_deref().map(|named| OwnerTable::named(named, database).place(database));
-                if named.is_some_and(|named| named.schema.is_none() && named.table.eq_ignore_ascii_case(&table.name)) {
-                    let what = format!("{flag}: `{}` is a table of the context itself", table.name);
-                    return Err(Failure::usage(what).help(help));
-                }
-            }
-            catalog.forget(&table.name);
-        }
+        let catalog = tables_of_others(given, &prefix, database, found.catalog.clone())?;
         let mut notes = Vec::new();
         let inquiry =
             Inquiry { context: &context, scope: &scope, given, host, catalog: &catalog, directory: &directory };
@@ -180,6 +171,7 @@ impl Options {
             database,
             database_shown_by: shown_by,
             migrations: directory,
+            web,
             tests: !no_tests.unwrap_or(false),
             wire: !no_wire.unwrap_or(false),
             sea_orm,
@@ -247,10 +239,29 @@ impl Options {
             database: self.database,
             time_crate: self.time_crate,
             migrations: self.migrations.clone(),
+            web: self.web,
             tests: self.tests,
             backfill: self.backfill.as_ref().map(|backfill| backfill.text.clone()),
         }
     }
+}
+
+/// The tables of the context itself are not the owner's, even if one has its name.
+fn tables_of_others(given: &Given, prefix: &TablePrefix, database: Database, mut catalog: Catalog) -> Result<Catalog> {
+    for table in schema::schema(prefix, None, false).tables {
+        for (flag, named, help) in [
+            ("--owner-table", &given.owner_table, "name the table of the owner, or `none` for no foreign key"),
+            ("--group-table", &given.group_table, "name the table of the owner, or one of memberships"),
+        ] {
+            let named = named.as_deref().map(|named| OwnerTable::named(named, database).place(database));
+            if named.is_some_and(|named| named.schema.is_none() && named.table.eq_ignore_ascii_case(&table.name)) {
+                let what = format!("{flag}: `{}` is a table of the context itself", table.name);
+                return Err(Failure::usage(what).help(help));
+            }
+        }
+        catalog.forget(&table.name);
+    }
+    Ok(catalog)
 }
 
 /// A scope type that the generator made and that has no edits counts as absent: it is made again.
@@ -318,6 +329,8 @@ pub struct Resolved {
     #[serde(default)]
     pub time_crate: TimeCrate,
     pub migrations: Utf8PathBuf,
+    #[serde(default, skip_serializing_if = "Web::is_none")]
+    pub web: Web,
     pub tests: bool,
     /// The one that was used last; it is for one change of owner and no other.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -361,7 +374,7 @@ pub fn check_package(package: &str) -> Result<()> {
     const CARGO: &[&str] = &["build", "deps", "examples", "incremental", "proc_macro", "test"];
     let help = "name the package in CONTEXT, for example `MyApp.Conversations`";
     Name::parse_plain("--init", package).map_err(|failure| failure.help(help))?;
-    if CARGO.contains(&package) || CRATES.contains(&package) {
+    if CARGO.contains(&package) || is_crate(package, Web::Axum) {
         return Err(Failure::usage(format!(
             "--init: a package called `{package}` would be mistaken for another crate"
         ))
@@ -376,7 +389,7 @@ fn everyone(context: &ModulePath) -> TypePath {
 }
 
 /// `scope` is the host's, if it has one.
-fn check_context(context: &ModulePath, scope: Option<&TypePath>, recorded: &Recorded) -> Result<()> {
+fn check_context(context: &ModulePath, scope: Option<&TypePath>, web: Web, recorded: &Recorded) -> Result<()> {
     let refuse = |what: String| {
         Err(Failure::usage(format!("CONTEXT: {what}")).help("use another name, for example `conversations`"))
     };
@@ -394,11 +407,11 @@ fn check_context(context: &ModulePath, scope: Option<&TypePath>, recorded: &Reco
     if first == names::RUNTIME {
         return refuse("`sagents` is kept for the agent runtime".to_owned());
     }
-    if let Some(name) = context.names().iter().find(|name| CRATES.contains(&name.as_str())) {
+    if let Some(name) = context.names().iter().find(|name| is_crate(name.as_str(), web)) {
         return refuse(format!("a module called `{name}` would hide the crate of that name"));
     }
     let camel = context.last().camel();
-    if RESERVED_TYPES.contains(&camel.as_str()) {
+    if is_reserved(&camel, web) {
         return refuse(format!("the context's type would be called `{camel}`, which the generated code uses already"));
     }
     if let Some(scope) = scope

@@ -77,8 +77,8 @@ pub struct Start<'a> {
 /// What should be at a path, and whose it is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// Generated Rust, before formatting. Reruns bring it up to date. It is remembered with the context or with the
-    /// runtime.
+    /// Generated Rust before formatting, or a text of another kind. Reruns bring it up to date. It is remembered with the
+    /// context or with the runtime.
     Generated { text: String, home: ModulePath },
     /// Created if it is missing; the host's from then on. Rust is formatted.
     Once(String),

@@ -17,7 +17,7 @@ use self::words::Command;
 use crate::change::{Action, Change};
 use crate::failure::Failure;
 use crate::generation::Generation;
-use crate::options::{Dropped, Resolved};
+use crate::options::{Dropped, Resolved, Web};
 use crate::time_crate::TimeCrate;
 
 const BOLD: Style = Style::new().bold();
@@ -239,6 +239,7 @@ pub fn list(contexts: &[Resolved]) -> String {
             database,
             time_crate,
             migrations,
+            web,
             tests,
             backfill,
         } = resolved;
@@ -260,6 +261,7 @@ pub fn list(contexts: &[Resolved]) -> String {
             ("database", Some(database.name().to_owned())),
             ("time crate", (*time_crate == TimeCrate::Time).then(|| "time".to_owned())),
             ("migrations", Some(migrations.to_string())),
+            ("web", (*web == Web::Axum).then(|| "axum".to_owned())),
             ("tests", Some(if *tests { "yes" } else { "no" }.to_owned())),
             ("backfill", backfill.clone()),
         ];

@@ -9,7 +9,7 @@ use crate::database::Database;
 use crate::host::source::{Access, Around, Seen, Step, Take};
 use crate::key::KeyType;
 use crate::names::{Name, TablePrefix, TypePath, crate_name};
-use crate::options::{Group, GroupTable, NewOwners, Options, Owner, RESERVED_TYPES, ScopeOrigin};
+use crate::options::{Group, GroupTable, NewOwners, Options, Owner, ScopeOrigin, Web, is_reserved};
 use crate::time_crate::TimeCrate;
 
 /// How generated tests make the tables.
@@ -45,6 +45,7 @@ impl Context {
             database,
             database_shown_by: _,
             migrations: _,
+            web,
             tests,
             wire: _,
             sqlx_name: _,
@@ -55,10 +56,9 @@ impl Context {
             notes: _,
         } = options;
         let name = context.last().camel();
-        let is_hidden = RESERVED_TYPES.contains(&scope.name.as_str()) || scope.name == name;
+        let is_hidden = is_reserved(&scope.name, *web) || scope.name == name;
         let scope_name = if is_hidden { scope.rust() } else { scope.name.clone() };
-        let is_free =
-            &|ty: &TypePath| !RESERVED_TYPES.contains(&ty.name.as_str()) && ty.name != name && ty.name != scope.name;
+        let is_free = &|ty: &TypePath| !is_reserved(&ty.name, *web) && ty.name != name && ty.name != scope.name;
         let is_own = *scope_origin == ScopeOrigin::Context;
         // One that the context brings is beside every file that names it.
         let scope_name = if is_own { scope.name.clone() } else { scope_name };
@@ -118,7 +118,16 @@ impl Context {
                     Tables::Text(text) => format!("r#\"\n{text}\"#"),
                 },
             }),
-            api: Api { context: name, public, sea_orm: *sea_orm, tests: *tests, scope_name, scope_import },
+            api: Api {
+                context: name,
+                public,
+                sea_orm: *sea_orm,
+                tests: *tests,
+                web: *web == Web::Axum,
+                scope_name,
+                scope_import,
+                is_own,
+            },
         }
     }
 
@@ -180,6 +189,9 @@ impl Context {
                 Database::Postgres => (Some("store/groups"), store.postgres_groups()),
             });
         }
+        if api.web {
+            files.extend(web(api));
+        }
         if let Some(tests) = tests {
             let database = match database {
                 Database::Sqlite => tests.sqlite_database(),
@@ -195,6 +207,40 @@ impl Context {
         }
         files
     }
+}
+
+/// The routes and the page.
+fn web(api: &Api) -> Files {
+    macro_rules! plain {
+        ($($name:literal: $path:literal,)*) => {
+            [$((Some($name), include_str!(concat!("../templates/web/", $path)).to_owned()),)*]
+        };
+    }
+
+    let mut files = vec![
+        (Some("web"), api.web()),
+        (Some("web/agent"), api.web_agent()),
+        (Some("web/events"), api.web_events()),
+        (Some("web/runner"), api.web_runner()),
+    ];
+    files.extend(plain! {
+        "web/conversations": "conversations.rs",
+        "web/guard": "guard.rs",
+        "web/input": "input.rs",
+        "web/messages": "messages.rs",
+        "web/page": "page.rs",
+        "web/problem": "problem.rs",
+        "web/runs": "runs.rs",
+        "web/streams": "streams.rs",
+        "web/assets/api.js": "assets/api.js",
+        "web/assets/app.css": "assets/app.css",
+        "web/assets/app.js": "assets/app.js",
+        "web/assets/icon.svg": "assets/icon.svg",
+        "web/assets/index.html": "assets/index.html",
+        "web/assets/markdown.js": "assets/markdown.js",
+        "web/assets/message.js": "assets/message.js",
+    });
+    files
 }
 
 /// A struct of fields that are ready to print, with a method for each template that prints them.
@@ -235,9 +281,12 @@ templates! {
         public: bool,
         sea_orm: bool,
         tests: bool,
+        web: bool,
         /// The scope's type, and what a file imports to name it so.
         scope_name: String,
         scope_import: Option<String>,
+        /// The context brings the scope's type.
+        is_own: bool,
     }
     context: "context/context.rs",
     branches: "context/branches.rs",
@@ -249,6 +298,10 @@ templates! {
     states: "context/states.rs",
     tool_calls: "context/tool_calls.rs",
     usage: "context/usage.rs",
+    web: "web/web.rs",
+    web_agent: "web/agent.rs",
+    web_events: "web/events.rs",
+    web_runner: "web/runner.rs",
 }
 
 templates! {
@@ -785,7 +838,8 @@ struct MainGroup {
     group_id: &'static str,
 }
 
-/// The module itself, without a name, and the modules below it: `scope`, `store`, `store/messages`.
+/// The module itself, without a name, and the modules below it: `scope`, `store`, `store/messages`. What has an
+/// extension is a file that is no module: `web/assets/app.js`.
 pub type Files = Vec<(Option<&'static str>, String)>;
 
 macro_rules! plain {

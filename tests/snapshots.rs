@@ -1,7 +1,8 @@
 //! Whole rendered trees, one for each kind of options, under `snapshots/`.
 //!
 //! `user` is a whole tree. The others are their difference from it, which holds the same and shows what the options
-//! change. Copies are left out: of the tree under `.sagents/*/base`, and of `templates/runtime/`.
+//! change. Copies are left out: of the tree under `.sagents/*/base`, of `templates/runtime/` and
+//! of `templates/web/assets/`.
 
 mod support;
 
@@ -119,6 +120,11 @@ fn a_scope_that_is_created_and_no_tests() {
 }
 
 #[test]
+fn routes_and_a_page() {
+    assert_difference("web", &library(), "--web axum");
+}
+
+#[test]
 fn a_new_package() {
     let host = Host::empty();
     assert_difference("init", &host, "--init");
@@ -156,7 +162,8 @@ fn difference(host: &Host) -> String {
 
 /// The files of a host. The version of the new migration, which is a time, is replaced, and so are digests.
 fn tree(host: &Host) -> BTreeMap<String, String> {
-    let is_copy = |path: &str| path.contains("/base/") || path.starts_with("src/sagents");
+    let is_copy =
+        |path: &str| path.contains("/base/") || path.contains("/web/assets/") || path.starts_with("src/sagents");
     let files = host.files().into_iter().filter(|(path, _)| !is_copy(path));
     let texts: BTreeMap<_, _> = files.map(|(path, bytes)| (path, String::from_utf8(bytes).unwrap())).collect();
     let stamp =

@@ -1,11 +1,23 @@
 //! Reserved names: what the generated code names itself, so that nothing of the host may be called so.
 
-/// The crates that generated code names.
-pub(super) const CRATES: &[&str] =
+use super::Web;
+
+/// Whether generated code names a crate.
+pub(super) fn is_crate(name: &str, web: Web) -> bool {
+    CRATES.contains(&name) || (web == Web::Axum && WEB_CRATES.contains(&name))
+}
+
+/// Whether generated code names a type so: no context may be called so, and a scope that is goes by its whole path.
+pub fn is_reserved(name: &str, web: Web) -> bool {
+    RESERVED_TYPES.contains(&name) || (web == Web::Axum && WEB_TYPES.contains(&name))
+}
+
+const CRATES: &[&str] =
     &["alloc", "chrono", "core", "serde", "serde_json", "sqlx", "std", "thiserror", "tokio", "tracing", "uuid"];
 
-/// The types that generated code names: no context may be called so, and a scope that is goes by its whole path.
-pub const RESERVED_TYPES: &[&str] = &[
+const WEB_CRATES: &[&str] = &["axum", "futures_util"];
+
+const RESERVED_TYPES: &[&str] = &[
     "AgentPersistence",
     "Arc",
     "Archived",
@@ -179,4 +191,57 @@ pub const RESERVED_TYPES: &[&str] = &[
     "Vec",
     "Watch",
     "Write",
+];
+
+/// The types that the routes name, besides.
+const WEB_TYPES: &[&str] = &[
+    "Agent",
+    "AgentError",
+    "AgentRun",
+    "AgentSession",
+    "BoxFuture",
+    "Caller",
+    "CancelToken",
+    "DefaultBodyLimit",
+    "Ended",
+    "Event",
+    "Events",
+    "Extension",
+    "Follow",
+    "Formatter",
+    "FromRequestParts",
+    "Happened",
+    "HashMap",
+    "HeaderMap",
+    "HeaderName",
+    "Id",
+    "Infallible",
+    "Instant",
+    "Interval",
+    "IntoResponse",
+    "KeepAlive",
+    "Key",
+    "MissedTickBehavior",
+    "MutexGuard",
+    "Outcome",
+    "Parts",
+    "Permit",
+    "PoisonError",
+    "Problem",
+    "Query",
+    "Reason",
+    "Receiver",
+    "Router",
+    "RunChange",
+    "RunGuard",
+    "Runner",
+    "SessionError",
+    "SessionEvent",
+    "Sse",
+    "Start",
+    "StatusCode",
+    "Streams",
+    "Told",
+    "Web",
+    "Work",
 ];

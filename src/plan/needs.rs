@@ -6,7 +6,7 @@ use crate::database::Database;
 use crate::failure::Result;
 use crate::host::Host;
 use crate::host::manifest::{Need, Wiring};
-use crate::options::Options;
+use crate::options::{Options, Web};
 use crate::time_crate::TimeCrate;
 
 pub fn manifest(options: &Options, host: &Host) -> Result<Part> {
@@ -68,7 +68,14 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         };
         needs.push(need("sea-orm", "1.1", "0.12.0", features));
     }
-    let tokio: &[_] = &["rt", "sync", "time"];
+    if options.web == Web::Axum {
+        needs.push(need("axum", "0.8", "0.8.0", &["json", "original-uri", "query", "tokio"]));
+        needs.push(need("futures-util", "0.3", "0.3.0", &[]));
+    }
+    let tokio: &[_] = match options.web {
+        Web::None => &["rt", "sync", "time"],
+        Web::Axum => &["macros", "rt", "sync", "time"],
+    };
     if host.is_new() {
         needs.push(need("tokio", "1.40", "1.40.0", &["macros", "rt-multi-thread"]));
         needs.push(need("tokio", "1.40", "1.40.0", tokio));

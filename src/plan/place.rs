@@ -93,7 +93,8 @@ pub fn generated(host: &Host, home: &ModulePath, place: Placement, files: templa
     Part { files: planned.collect(), ..part }
 }
 
-/// The file of a module below a generated one: `scope`, `store` or `store/messages`.
+/// The file of a module below a generated one: `scope`, `store` or `store/messages`. A file that is no module has an
+/// extension: `web/assets/app.js`.
 fn file(module: &Module, parents: &BTreeMap<&str, Module>, name: &str) -> Utf8PathBuf {
     if let Some(parent) = parents.get(name) {
         return parent.file.clone();
@@ -102,6 +103,9 @@ fn file(module: &Module, parents: &BTreeMap<&str, Module>, name: &str) -> Utf8Pa
         Some((above, last)) => (&parents[above], last),
         None => (module, name),
     };
+    if last.contains('.') {
+        return parent.directory.join(last);
+    }
     parent.directory.join(format!("{last}.rs"))
 }
 

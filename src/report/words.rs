@@ -46,6 +46,13 @@ pub fn step(step: &Step) -> Command {
             let place = if is_loco { "the database of its configuration" } else { "DATABASE_URL" };
             (command, format!("{verb} the tables in {place}"))
         }
+        Step::Extract { scope } => (
+            format!("impl axum::extract::FromRequestParts<S> for {scope}"),
+            "says who is asking; 401 for nobody".to_owned(),
+        ),
+        Step::Mount { context } => {
+            (format!("Router::merge({context}::web::router(web))"), "serves the routes and the page".to_owned())
+        }
         Step::DropOldOwner { context, columns } => (
             format!("sagents update {context} --drop-old-owner"),
             format!("later, when {} is not needed any more", columns.join(", ")),

@@ -33,6 +33,9 @@ mod tests;
 mod tool_calls;
 mod usage;
 mod values;
+{%- if web %}
+pub mod web;
+{%- endif %}
 
 use tracing::instrument;
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! The calls that change the status of a tool call, and record a person's decision about it.
+//! The calls that read a tool call, change its status, and record a person's decision about it.
 
 use serde_json::{Map, Value, json};
 use tracing::instrument;
@@ -13,6 +13,22 @@ use super::{
 use crate::sagents::{Content, ToolResult};
 
 impl {{ context }} {
+    /// The newest tool call with this id, as it is now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the scope reaches no such conversation or it has no such call.
+    #[instrument(level = "debug", skip_all, fields(%conversation_id))]
+    pub async fn get_tool_call(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        call_id: &str,
+    ) -> Result<DisplayMessage> {
+        let reach = scope.reach()?;
+        self.store.get_tool_call(&reach, conversation_id, &clean_call_id(call_id)).await
+    }
+
     /// The tool call starts, or continues after an approval that was
     /// [recorded](Self::record_hitl_decision). Only one of several callers succeeds;
     /// [`claim_tool_call`](Self::claim_tool_call) can be repeated.

@@ -33,7 +33,7 @@ proptest! {
             prop_assert_eq!(everything(&host), before);
             return Ok(());
         }
-        for (path, bytes) in sources(&host) {
+        for (path, bytes) in sources(&host).into_iter().filter(|(path, _)| path.ends_with(".rs")) {
             let parsed = syn::parse_file(&String::from_utf8(bytes).unwrap());
             prop_assert!(parsed.is_ok(), "{path}: {}", parsed.unwrap_err());
         }
@@ -198,10 +198,11 @@ fn step() -> impl Strategy<Value = String> {
             flag("--group-field", select(&["club_id", "team_id"][..])),
             flag("--group-table", select(&["members", "clubs"][..])),
             flag("--scope-group", select(&["team.id", "team_id"][..])),
+            flag("--web", select(&["axum", "none"][..])),
         ),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i, (j, k, l, m, n, o))| {
-            [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        .prop_map(|(a, b, c, d, e, f, g, h, i, (j, k, l, m, n, o, p))| {
+            [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p].into_iter().flatten().collect::<Vec<_>>().join(" ")
         })
 }
 
@@ -416,8 +417,11 @@ fn rerun() -> impl Strategy<Value = String> {
         ][..],
     );
     let prefix = select(&["sagents_", "chat_", ""][..]);
-    (owner, prefix).prop_map(|(owner, prefix)| {
-        format!("gen persistence conversations -s accounts::Scope {owner} --table-prefix={prefix} --backfill none")
+    let web = select(&["axum", "none"][..]);
+    (owner, prefix, web).prop_map(|(owner, prefix, web)| {
+        format!(
+            "gen persistence conversations -s accounts::Scope {owner} --table-prefix={prefix} --web {web} --backfill none"
+        )
     })
 }
 
@@ -479,7 +483,7 @@ impl Case {
 
     /// What rustfmt would change in the host.
     fn rustfmt(&self, host: &Host) -> String {
-        let sources = sources(host).into_iter().map(|(path, _)| path);
+        let sources = sources(host).into_iter().map(|(path, _)| path).filter(|path| path.ends_with(".rs"));
         let mut command = Command::new("rustfmt");
         Run::of(command.args(["--edition", self.edition, "--check"]).args(sources).current_dir(host.root())).stdout
     }
@@ -541,6 +545,7 @@ fn args() -> impl Strategy<Value = Vec<String>> {
         proptest::option::weighted(0.2, Just("--no-tests".to_owned())),
         proptest::option::weighted(0.2, Just("--no-wire".to_owned())),
         proptest::option::weighted(0.5, Just("--database=postgres".to_owned())),
+        proptest::option::weighted(0.3, Just("--web=axum".to_owned())),
     );
     let group = (
         select(&["organization", "club"][..]),
@@ -548,9 +553,9 @@ fn args() -> impl Strategy<Value = Vec<String>> {
         flag("--group-field", name(2)),
     );
     let group = proptest::option::weighted(0.4, group);
-    (context(), scope, flags, group).prop_map(|(context, scope, (a, b, c, d, e, f, g, h), group)| {
+    (context(), scope, flags, group).prop_map(|(context, scope, (a, b, c, d, e, f, g, h, i), group)| {
         let mut args = ["gen", "persistence", &context, "--scope", scope].map(str::to_owned).to_vec();
-        args.extend([a, b, c, d, e, f, g, h].into_iter().flatten());
+        args.extend([a, b, c, d, e, f, g, h, i].into_iter().flatten());
         if let Some((noun, table, field)) = group {
             args.extend([format!("--group-type={noun}"), format!("--group-table={table}")]);
             args.extend(field);

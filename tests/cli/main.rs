@@ -23,3 +23,4 @@ mod tables;
 mod transcript;
 mod up_to_date;
 mod update;
+mod web;

@@ -19,7 +19,7 @@ pub fn older(path: &str, new: &str, old: &str) -> Host {
 }
 
 /// Makes a file of a generated host older, together with what is remembered of it.
-fn age(host: &Host, path: &str, new: &str, old: &str) {
+pub fn age(host: &Host, path: &str, new: &str, old: &str) {
     let home = if path.starts_with("src/sagents") { "sagents" } else { "conversations" };
     let base = format!(".sagents/{home}/base/{path}");
     let before = sha(host, &base);

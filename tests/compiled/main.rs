@@ -33,7 +33,7 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     write_landed(host, "sqlite_none", "sagents_");
     write_matrix(host, ON_SQLITE);
 
-    compiled.generate("my_app", FULL);
+    compiled.generate("my_app", &format!("{FULL} --web axum"));
     documents::apply(host, "my_app", "docs/own-code.md", "A call");
     let scope = host.read("my_app/src/conversations/scope.rs");
     assert!(scope.contains("Owner::new(self.user.id)"), "{scope}");
@@ -131,7 +131,7 @@ const EDITS: &[(&str, &str, &str)] = &[
 
 /// Every kind of owner, key, scope, prefix and place, each as a context of one library, with what reads its owner.
 const MATRIX: &[(&str, &str)] = &[
-    ("Matrix.Conversations --scope Matrix.Scopes.Scope", "self.user.id"),
+    ("Matrix.Conversations --scope Matrix.Scopes.Scope --web axum", "self.user.id"),
     (
         "crate::chat::conversations --scope matrix::scopes::AccountScope --owner-type account --table-prefix my_app_ai_",
         "self.account_id.clone().ok_or(Error::NoOwner)?",
@@ -154,7 +154,7 @@ const MATRIX: &[(&str, &str)] = &[
     (
         // The group is in a table of memberships.
         "devices --scope crate::scopes::DeviceScope --owner-type device --owner-id uuid --group-type club \
-         --group-field club --table-prefix device_",
+         --group-field club --table-prefix device_ --web axum",
         "Group::new(self.club.clone().ok_or(Error::NoOwner)?)",
     ),
     (
@@ -202,6 +202,14 @@ fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
         ("tests/all/storage/mod.rs", include_str!("hosts/tests/storage.rs")),
         ("tests/all/strategies/mod.rs", include_str!("../runtime/strategies.rs")),
         ("tests/all/versions.rs", include_str!("hosts/tests/versions.rs")),
+        ("tests/all/web/agent.rs", include_str!("hosts/tests/web/agent.rs")),
+        ("tests/all/web/client.rs", include_str!("hosts/tests/web/client.rs")),
+        ("tests/all/web/events.rs", include_str!("hosts/tests/web/events.rs")),
+        ("tests/all/web/groups.rs", include_str!("hosts/tests/web/groups.rs")),
+        ("tests/all/web/limits.rs", include_str!("hosts/tests/web/limits.rs")),
+        ("tests/all/web/mod.rs", include_str!("hosts/tests/web/mod.rs")),
+        ("tests/all/web/page.rs", include_str!("hosts/tests/web/page.rs")),
+        ("tests/all/web/routes.rs", include_str!("hosts/tests/web/routes.rs")),
     ];
     // One program for nearly all of them: it is linked once, and what tests share is compiled once.
     let mut modules = BTreeSet::new();
@@ -254,6 +262,7 @@ const ON_POSTGRES: &[(&str, &str)] = &[
     ("tests/all/pressure/of_database/writers.rs", include_str!("hosts/tests/pressure/postgres/writers.rs")),
     ("tests/all/setup.rs", include_str!("hosts/tests/setup.rs")),
     ("tests/all/statements.rs", include_str!("hosts/tests/statements.rs")),
+    ("tests/all/unavailable.rs", include_str!("hosts/tests/unavailable.rs")),
 ];
 
 /// Generates every context of the matrix, each reading its owner as it should.

@@ -230,7 +230,7 @@ pub const OLDEST_ON_POSTGRES: &str = "=0.7.4";
 
 /// What the pages use beside generated code.
 pub const FOR_DOCUMENTS: &str = "\
-axum = { version = \"0.8\", default-features = false, features = [\"json\", \"query\"] }
+axum = { version = \"0.8\", default-features = false, features = [\"http1\", \"json\", \"original-uri\", \"query\", \"tokio\"] }
 futures-util = { version = \"0.3\", default-features = false }
 tower = { version = \"0.5\", default-features = false, features = [\"util\"] }
 ";
@@ -255,7 +255,7 @@ serde = {{ version = "1.0", features = ["derive"] }}
 serde_json = {{ version = "1.0", features = ["float_roundtrip"] }}
 sqlx = {{ version = "{sqlx}", features = ["chrono", "postgres", "runtime-tokio", "sqlite", "uuid"{time}] }}
 {crates}thiserror = "2.0"
-tokio = {{ version = "1.40", features = ["macros", "rt-multi-thread", "sync", "test-util", "time"] }}
+tokio = {{ version = "1.40", features = ["io-util", "macros", "net", "rt-multi-thread", "sync", "test-util", "time"] }}
 tracing = "0.1"
 uuid = {{ version = "1.10", features = ["serde", "v7"] }}
 "#

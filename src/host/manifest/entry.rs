@@ -124,6 +124,7 @@ pub(super) fn with_implied(package: &str, mut open: Vec<String>) -> BTreeSet<Str
 
 /// Features that switch on others, where the generated code asks for one of those.
 const IMPLIED: &[(&str, &str, &[&str])] = &[
+    ("axum", "default", &["form", "http1", "json", "matched-path", "original-uri", "query", "tokio"]),
     ("sqlx", "default", &["any", "macros", "migrate", "json"]),
     ("sqlx", "macros", &["derive"]),
     ("sqlx", "runtime-tokio-rustls", &["runtime-tokio"]),

@@ -200,6 +200,12 @@ impl<P: SessionPersistence> Coordinator<P> {
         Ok(running.and_then(|session| AgentSession::open(&session)))
     }
 
+    /// The options of all sessions.
+    #[must_use]
+    pub fn options(&self) -> &SessionOptions {
+        &self.registry.options
+    }
+
     /// Statistics of all sessions.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -262,6 +262,20 @@ pub(super) const LAST_CHANGE: &str = r#"
     WHERE c.id = $1::uuid
     ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#;
 
+pub(super) const TOOL_CALL: &str = concat!("SELECT ", display_message_columns!(), r#"
+    FROM (
+        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
+        CROSS JOIN LATERAL (
+            SELECT FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $3 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
+        ) AS g
+        WHERE c.id = $1::uuid
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AS o
+    JOIN {{ display_messages }} AS m ON m.{{ owner }} = o.group_member
+     AND m.conversation_id = $1::uuid AND m.tool_call_id = $2::text AND m.content_type = 'tool_call'
+    ORDER BY m.sequence DESC LIMIT 1"#);
+
 pub(super) const RUN: &str = concat!("SELECT ", run_columns!(), r#"
     FROM (
         SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c

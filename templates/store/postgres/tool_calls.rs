@@ -7,7 +7,9 @@ use uuid::Uuid;
 
 use super::super::display_message::IS_ERROR;
 use super::super::tool_calls::ToolCallEdit;
-use super::super::{DisplayMessage, Error, Owner, Result, ToolStatus};
+use super::super::{DisplayMessage, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus};
+{% if group.is_some() %}use super::groups;
+{% endif -%}
 use super::rows::{display_message_columns, joined_display_message};
 use super::{Store, now, retry};
 
@@ -57,6 +59,35 @@ macro_rules! call {
 }
 
 impl Store {
+    pub(crate) async fn get_tool_call(
+        &self,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
+        conversation_id: Uuid,
+        call_id: &str,
+    ) -> Result<DisplayMessage> {
+        const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
+            FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1::uuid
+              AND m.tool_call_id = $2::text AND m.content_type = 'tool_call'
+            ORDER BY m.sequence DESC LIMIT 1"#);
+{% if group.is_some() %}
+        let sql = match reach {
+            Reach::Owner(_) => SELECT,
+            Reach::Group(_) => groups::TOOL_CALL,
+        };
+        let query = sqlx::query_as(sql).bind(conversation_id).bind(call_id);
+        let query = match reach {
+            Reach::Owner(owner) => query.bind(owner.id()),
+            Reach::Group(group) => query.bind(group.id()),
+        };
+        let call = query.fetch_optional(&self.pool).await?;
+{%- else %}
+        let query = sqlx::query_as(SELECT).bind(conversation_id).bind(call_id){% if owner.is_some() %}.bind(owner.id()){% endif %};
+        let call = query.fetch_optional(&self.pool).await?;
+{%- endif %}
+        call.ok_or(Error::NotFound)
+    }
+
     /// Returns the call, and whether the edit applied to it.
     pub(crate) async fn edit_tool_call(
         &self,

@@ -213,6 +213,18 @@ pub(super) const LAST_CHANGE: &str = r#"
     )
     ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#;
 
+pub(super) const TOOL_CALL: &str = concat!("SELECT ", display_message_columns!(), r#"
+    FROM {{ display_messages }} AS m
+    WHERE m.{{ owner }} = (
+        SELECT c.{{ owner }} FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $3 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
+    ) AND m.conversation_id = $1 AND m.tool_call_id = $2 AND m.content_type = 'tool_call'
+    ORDER BY m.sequence DESC LIMIT 1"#);
+
 pub(super) const RUN: &str = concat!("SELECT ", run_columns!(), r#"
     FROM {{ runs }} AS r
     WHERE r.{{ owner }} = (

@@ -6,12 +6,34 @@ use uuid::Uuid;
 
 use super::super::display_message::{HITL_DECISION, IS_ERROR};
 use super::super::tool_calls::ToolCallEdit;
-use super::super::{ContentType, DisplayMessage, Error, Owner, Result, ToolStatus};
-use super::messages::{take_sequences, update};
+use super::super::{ContentType, DisplayMessage, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus};
+{% if group.is_some() %}use super::groups;
+{% endif %}use super::messages::{take_sequences, update};
 use super::rows::display_message_columns;
 use super::{Store, retry};
 
 impl Store {
+    pub(crate) async fn get_tool_call(
+        &self,
+        {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
+        conversation_id: Uuid,
+        call_id: &str,
+    ) -> Result<DisplayMessage> {
+{%- if group.is_some() %}
+        let owner = match reach {
+            Reach::Owner(owner) => owner,
+            Reach::Group(group) => {
+                let query = sqlx::query_as(groups::TOOL_CALL).bind(conversation_id).bind(call_id);
+                let call = query.bind(group.id()).fetch_optional(&self.pool).await?;
+                return call.ok_or(Error::NotFound);
+            }
+        };
+{%- endif %}
+        let mut connection = self.pool.acquire().await?;
+        let call = newest(&mut connection, owner, conversation_id, call_id, ContentType::ToolCall);
+        call.await?.ok_or(Error::NotFound)
+    }
+
     /// Returns the call, and whether the edit applied to it.
     pub(crate) async fn edit_tool_call(
         &self,

@@ -125,6 +125,8 @@ async fn every_call_is_one_statement() {
     statements!(4, layer.search_messages(scope, "LOOK", SearchPage::first())).unwrap();
 
     let none = Map::new;
+    statements!(1, layer.get_tool_call(scope, id, "call_1")).unwrap();
+    statements!(1, layer.get_tool_call(scope, id, "call_9")).unwrap_err();
     statements!(1, layer.mark_tool_executing(scope, id, "call_1")).unwrap();
     statements!(1, layer.interrupt_tool_call(scope, id, "call_1", none())).unwrap();
     statements!(

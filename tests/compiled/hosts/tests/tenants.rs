@@ -81,6 +81,7 @@ enum Call {
     /// As one of the conversations.
     Fork(usize),
     Search(String, u32),
+    GetTool(String),
     ChangeTool(String, ToolStatus, Map<String, Value>),
     Decide(String, HitlDecision),
     Resolve(String, String, bool),
@@ -182,6 +183,7 @@ fn call() -> impl Strategy<Value = Call> {
         4 => (0..MESSAGES).prop_map(Call::Rewind),
         4 => (0..CONVERSATIONS).prop_map(Call::Fork),
         4 => (text(), limit()).prop_map(|(text, limit)| Call::Search(text, limit)),
+        3 => call_id().prop_map(Call::GetTool),
         10 => (call_id(), target, metadata()).prop_map(|(id, status, metadata)| Call::ChangeTool(id, status, metadata)),
         3 => (call_id(), decision).prop_map(|(id, decision)| Call::Decide(id, decision)),
         4 => (call_id(), text(), any::<bool>()).prop_map(|(id, content, is_error)| Call::Resolve(id, content, is_error)),
@@ -515,6 +517,11 @@ impl World {
                     .await;
                 (rows(answer), page(model.search(step.owner, &text), limit))
             }
+            Call::GetTool(call_id) => {
+                let answer = context.get_tool_call(&scope, id, &call_id).await;
+                let expected = model.read(key, |talk| talk.call(step.owner, id, &call_id));
+                (rows(answer), expected)
+            }
             Call::ChangeTool(call_id, status, metadata) => {
                 let answer = change_tool(context, &scope, id, &call_id, status, &metadata).await;
                 let note = match status {
@@ -768,6 +775,11 @@ impl World {
                 let answer = context.search_messages(scope, &text, page).await;
                 let expected = model.search_of_group(step.group, &text, limit);
                 (sorted(rows(answer), FOUND), sorted(expected, FOUND))
+            }
+            Call::GetTool(call_id) => {
+                let answer = context.get_tool_call(scope, id, &call_id).await;
+                let expected = read(&|owner, talk| talk.call(owner, id, &call_id));
+                (rows(answer), expected)
             }
             Call::Create(title, metadata) => {
                 let new = NewConversation {
@@ -1314,6 +1326,16 @@ impl Talk {
         let call_id = Some(clean(call_id));
         let mut newest_first = self.items.iter_mut().rev();
         newest_first.find(|item| item.content_type == content_type && item.tool_call_id == call_id)
+    }
+
+    fn call(&self, owner: usize, id: Uuid, call_id: &str) -> Answer {
+        let call_id = Some(clean(call_id));
+        let mut calls = self
+            .items
+            .iter()
+            .filter(|item| item.content_type == ContentType::ToolCall);
+        let newest = calls.rfind(|item| item.tool_call_id == call_id);
+        newest.map_or(NOT_FOUND, |item| Ok(item.row(owner, id)))
     }
 
     fn page(&self, owner: usize, id: Uuid, from: MessagePosition, limit: u32) -> Answer {

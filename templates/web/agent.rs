@@ -1,0 +1,105 @@
+//! The agent behind the routes.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::super::{
+    ContentType, {{ context }}, Decision, Delivery, DisplayMessage, Error, MessagePage, Role,
+};
+use super::Caller;
+use crate::sagents::session::{AgentSession, CancelToken};
+
+/// Answers what people send.
+///
+/// Only one run of a conversation works at a time, in all processes, and only a run executes tools.
+pub trait Agent: Send + Sync + 'static {
+    /// Works until the answer is complete, a person has to decide something, or the
+    /// [token](AgentRun::token) is cancelled. What it does goes through the session.
+    ///
+    /// It is called again after a decision, when a person wants it to continue, and after a restart:
+    /// it starts from the agent state, and looks for calls that are [decided](AgentRun::decision) and
+    /// for an answer that is [unfinished](AgentRun::unfinished).
+    fn run(&self, run: AgentRun) -> impl Future<Output = Result<Outcome, AgentError>> + Send;
+}
+
+/// Why an agent failed. It is logged; people are told that the agent failed.
+pub type AgentError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How a run ends.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The answer is complete.
+    Finished,
+    /// A person has to decide this. The agent is called again after a decision.
+    Waiting(Value),
+    /// It was stopped.
+    Cancelled,
+}
+
+/// A run of the agent.
+pub struct AgentRun {
+    /// The context of the conversation.
+    pub conversations: {{ context }},
+    /// Who owns the conversation.
+    pub scope: Arc<Caller>,
+    /// The session of the conversation.
+    pub session: AgentSession<{{ context }}>,
+    /// Says when to stop.
+    pub token: CancelToken,
+    /// Whether this run takes over one whose process ended. It is not known then whether a tool call
+    /// that was executing has run, so it must not be executed again.
+    pub resumed: bool,
+}
+
+impl fmt::Debug for AgentRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentRun")
+            .field("session", &self.session)
+            .field("resumed", &self.resumed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AgentRun {
+    /// What a person decided about a tool call.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such call.
+    pub async fn decision(&self, call_id: &str) -> Result<Option<Decision>, Error> {
+        let id = self.session.conversation_id();
+        let call = self.conversations.get_tool_call(&self.scope, id, call_id).await?;
+        Ok(call.decision())
+    }
+
+    /// The answer at the end of the conversation, if it was interrupted: the id of the message, and its
+    /// text so far. To continue, report the whole text as a
+    /// [partial](AgentSession::partial) message with this id, and add the message with it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Database`] if the database fails.
+    pub async fn unfinished(&self) -> Result<Option<(Uuid, String)>, Error> {
+        let id = self.session.conversation_id();
+        let last = MessagePage::last().limit(20);
+        let page = self.conversations.load_display_messages(&self.scope, id, last).await?;
+        // Behind it there may be a notice that the agent failed.
+        let is_said = |row: &&DisplayMessage| row.role != Role::System;
+        let Some(last) = page.items.iter().rfind(is_said) else {
+            return Ok(None);
+        };
+        if last.delivery != Delivery::Interrupted {
+            return Ok(None);
+        }
+        let is_part = |row: &&DisplayMessage| {
+            row.message_id == last.message_id && row.content_type == ContentType::Text
+        };
+        let text = page.items.iter().filter(is_part);
+        let text = text.map(|row| row.content.as_str()).collect();
+        Ok(Some((last.message_id, text)))
+    }
+}

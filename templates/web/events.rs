@@ -1,0 +1,283 @@
+//! Server-sent events: what happens in a conversation, in whichever process.
+//!
+//! | event | data |
+//! | --- | --- |
+//! | `run` | `status` (`running`, `waiting`, `finished`, `failed`, `cancelled`, or null before the first run), `stopping` |
+//! | `rows` | `items`: display messages that are new or changed; `reset`: forget all others |
+//! | `partial` | `message_id`, `items`: what the model has written of a message so far |
+//! | `todos`, `title` | as they are now |
+//! | `gone` | nothing: the conversation was deleted |
+//!
+//! `rows` have an id. A browser that connects again sends the last one, and gets what is new or changed
+//! since; the parameter `after` is for the first connection of a page that has loaded messages. `rows`
+//! come from the database, whichever process wrote them; `partial`, `todos` and `title` come from the
+//! session of this process. A `partial` of a message whose rows are whole came too late.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::mem::replace;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::future::BoxFuture;
+use futures_util::stream::unfold;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use uuid::Uuid;
+
+use super::super::{
+    ChangeCursor, Changes, {{ context }}, DisplayMessage, Error, OwnerScope as _, RunStatus, Watch,
+};
+use super::input::{Id, Query};
+use super::problem::Result;
+use super::streams::Permit;
+use super::{Caller, Web};
+use crate::sagents::session::{AgentSession, RunChange, SessionError, SessionEvent};
+
+/// Where the events start.
+#[derive(Debug, Deserialize)]
+pub(super) struct Start {
+    after: Option<ChangeCursor>,
+}
+
+pub(super) async fn follow(
+    caller: Caller,
+    Extension(web): Extension<Web>,
+    id: Id,
+    Query(start): Query<Start>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse> {
+    const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+    let permit = web.streams.open(caller.reach()?)?;
+    let after = match headers.get("last-event-id") {
+        Some(last) => last.to_str().unwrap_or_default().parse()?,
+        None => start.after.unwrap_or(ChangeCursor::START),
+    };
+    let caller = Arc::new(caller);
+    let watch = web.conversations.watch(&caller, id.get(), after)?;
+    let session = match caller.owner() {
+        Ok(_) => Some(web.session(&caller, id.get()).await?),
+        // Readers of a group have no session.
+        Err(Error::NoOwner) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let events = session.as_ref().map(|session| (session.clone(), session.subscribe()));
+    let mut stream = Follow {
+        id: id.get(),
+        rows: wait(watch),
+        events,
+        told: None,
+        look: every(web.coordinator.options().run_lease),
+        is_soon: false,
+        is_over: false,
+        permit,
+        caller,
+        web,
+    };
+    let first = stream.look().await?;
+    let first = first.map(|event| event.retry(Duration::from_secs(1)));
+    let stream = unfold((first, stream), |(first, mut stream)| async {
+        let event = match first {
+            Some(event) => event,
+            None => stream.next().await?,
+        };
+        Some((Ok::<_, Infallible>(event), (None, stream)))
+    });
+    // A proxy that buffers would hold events back.
+    let unbuffered = [(HeaderName::from_static("x-accel-buffering"), "no")];
+    let stream = Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+    Ok((unbuffered, stream))
+}
+
+/// An open stream.
+struct Follow {
+    web: Web,
+    caller: Arc<Caller>,
+    id: Uuid,
+    rows: BoxFuture<'static, (Watch, std::result::Result<Changes, Error>)>,
+    /// The session of this process, and its events. It may end before the stream.
+    events: Option<(AgentSession<{{ context }}>, Events)>,
+    /// The state of the run that the client knows.
+    told: Option<Told>,
+    look: Interval,
+    /// Whether it looks earlier than the interval says.
+    is_soon: bool,
+    is_over: bool,
+    permit: Permit,
+}
+
+type Events = Receiver<Arc<SessionEvent<DisplayMessage, Error>>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct Told {
+    status: Option<RunStatus>,
+    stopping: bool,
+}
+
+impl Follow {
+    async fn next(&mut self) -> Option<Event> {
+        while !self.is_over {
+            let event = tokio::select! {
+                (watch, changes) = &mut self.rows => self.changed(watch, changes),
+                happened = receive(&mut self.events) => self.happened(happened),
+                _ = self.look.tick() => match self.look().await {
+                    Ok(event) => event,
+                    Err(problem) => self.end(problem.is_not_found()),
+                },
+                () = self.permit.closed() => return None,
+            };
+            if event.is_some() {
+                return event;
+            }
+        }
+        None
+    }
+
+    /// Rows have changed, or could not be read.
+    fn changed(&mut self, watch: Watch, changes: std::result::Result<Changes, Error>) -> Option<Event> {
+        match changes {
+            Ok(Changes { items, reset, .. }) => {
+                let id = watch.cursor().to_string();
+                self.rows = wait(watch);
+                self.find_session();
+                self.look_soon();
+                Some(event("rows", &json!({ "items": items, "reset": reset })).id(id))
+            }
+            Err(error) => self.end(matches!(error, Error::NotFound)),
+        }
+    }
+
+    /// Something happened in the session.
+    fn happened(&mut self, happened: Happened) -> Option<Event> {
+        match happened {
+            Happened::Event(happened) => match &*happened {
+                SessionEvent::Partial { .. } => Some(event("partial", &happened)),
+                SessionEvent::Todos { .. } => Some(event("todos", &happened)),
+                SessionEvent::Title { .. } => Some(event("title", &happened)),
+                SessionEvent::Run { change, .. } => self.tell(told(*change)?),
+                _ => None,
+            },
+            Happened::Missed => {
+                let todos = self.events.as_ref().map(|(session, _)| session.read(|state| state.todos.clone()));
+                todos.map(|todos| event("todos", &json!({ "todos": todos })))
+            }
+            Happened::Ended => {
+                self.events = None;
+                None
+            }
+        }
+    }
+
+    /// The conversation is gone, or could not be read. Then the browser connects again.
+    fn end(&mut self, is_gone: bool) -> Option<Event> {
+        self.is_over = true;
+        is_gone.then(|| event("gone", &json!({})))
+    }
+
+    /// What another process does with the run is not announced, and mostly comes with rows.
+    fn look_soon(&mut self) {
+        if !replace(&mut self.is_soon, true) {
+            self.look.reset_after(Duration::from_secs(1));
+        }
+    }
+
+    /// Looks at the run, which may be that of another process, and continues one that was left.
+    async fn look(&mut self) -> Result<Option<Event>> {
+        self.is_soon = false;
+        self.find_session();
+        let run = self.web.conversations.get_run(&self.caller, self.id).await?;
+        if let (Some((session, _)), Some(run)) = (&self.events, &run) {
+            match self.web.resume(&self.caller, session, run).await {
+                // It is looked for at the next time.
+                Ok(()) | Err(SessionError::Ended) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let told = Told {
+            status: run.as_ref().map(|run| run.status),
+            stopping: run.is_some_and(|run| run.cancel_requested && run.status == RunStatus::Running),
+        };
+        Ok(self.tell(told))
+    }
+
+    /// An event, if the client does not know it.
+    fn tell(&mut self, told: Told) -> Option<Event> {
+        let is_known = self.told.replace(told) == Some(told);
+        (!is_known).then(|| event("run", &told))
+    }
+
+    /// A session that ended may be followed by another one.
+    fn find_session(&mut self) {
+        if self.events.is_none() {
+            let found = self.web.coordinator.find(&self.caller, self.id).ok().flatten();
+            self.events = found.map(|session| {
+                let events = session.subscribe();
+                (session, events)
+            });
+        }
+    }
+}
+
+/// The state of a run after a change. Nothing if another process has it now: that is looked up.
+fn told(change: RunChange) -> Option<Told> {
+    let status = match change {
+        RunChange::Started | RunChange::CancelRequested => RunStatus::Running,
+        RunChange::Waiting => RunStatus::Waiting,
+        RunChange::Finished => RunStatus::Finished,
+        RunChange::Failed => RunStatus::Failed,
+        RunChange::Cancelled => RunStatus::Cancelled,
+        RunChange::Lost => return None,
+    };
+    Some(Told {
+        status: Some(status),
+        stopping: change == RunChange::CancelRequested,
+    })
+}
+
+/// What a session says.
+enum Happened {
+    Event(Arc<SessionEvent<DisplayMessage, Error>>),
+    /// The client is too slow for all events. Partial texts that it misses do not matter.
+    Missed,
+    Ended,
+}
+
+async fn receive(events: &mut Option<(AgentSession<{{ context }}>, Events)>) -> Happened {
+    match events {
+        Some((_, events)) => match events.recv().await {
+            Ok(event) => Happened::Event(event),
+            Err(RecvError::Lagged(_)) => Happened::Missed,
+            Err(RecvError::Closed) => Happened::Ended,
+        },
+        None => pending().await,
+    }
+}
+
+/// Waits for rows, without being disturbed by other events.
+fn wait(mut watch: Watch) -> BoxFuture<'static, (Watch, std::result::Result<Changes, Error>)> {
+    Box::pin(async move {
+        let changes = watch.next().await;
+        (watch, changes)
+    })
+}
+
+/// How often a stream looks at the run: soon after it could be taken over.
+fn every(lease: Duration) -> Interval {
+    let time = (lease / 3).clamp(Duration::from_secs(1), Duration::from_secs(10));
+    let mut interval = interval_at(Instant::now() + time, time);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+fn event(name: &str, data: &impl Serialize) -> Event {
+    // What is in the database is JSON, or text.
+    Event::default().event(name).json_data(data).unwrap_or_default()
+}

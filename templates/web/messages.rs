@@ -1,0 +1,139 @@
+//! The routes for messages.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::super::{
+    ChangeCursor, Cursor, Cut, DisplayMessage, MessagePage, MessagePosition, OwnerScope as _, Page,
+    Point, SearchPage,
+};
+use super::input::{Body, Id, Query};
+use super::problem::{Problem, Result};
+use super::runner::{Reason, is_waiting};
+use super::{Caller, Web};
+use crate::sagents::Message;
+
+/// The longest message, in characters.
+const LONGEST: usize = 32_000;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Which {
+    from: Option<MessagePosition>,
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Messages {
+    items: Vec<DisplayMessage>,
+    next: Option<Cursor>,
+    /// Where the events continue; only with the last page.
+    cursor: Option<ChangeCursor>,
+}
+
+pub(super) async fn list(
+    caller: Caller,
+    Extension(web): Extension<Web>,
+    id: Id,
+    Query(which): Query<Which>,
+) -> Result<Json<Messages>> {
+    let page = MessagePage {
+        from: which.from.unwrap_or(MessagePosition::Last),
+        limit: which.limit.unwrap_or(MessagePage::DEFAULT_LIMIT),
+    };
+    let is_last = page.from == MessagePosition::Last;
+    let Page { items, next } = web.conversations.load_display_messages(&caller, id.get(), page).await?;
+    let cursor = is_last.then(|| ChangeCursor::after(&items));
+    Ok(Json(Messages { items, next, cursor }))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Search {
+    q: String,
+    limit: Option<u32>,
+    after: Option<Cursor>,
+}
+
+pub(super) async fn search(
+    caller: Caller,
+    Extension(web): Extension<Web>,
+    Query(search): Query<Search>,
+) -> Result<Json<Page<DisplayMessage>>> {
+    let page = SearchPage {
+        limit: search.limit.unwrap_or(SearchPage::DEFAULT_LIMIT),
+        after: search.after,
+    };
+    Ok(Json(web.conversations.search_messages(&caller, &search.q, page).await?))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct NewMessage {
+    /// From the client, so that it can repeat the request.
+    id: Uuid,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Sent {
+    items: Vec<DisplayMessage>,
+}
+
+pub(super) async fn send(
+    caller: Caller,
+    Extension(web): Extension<Web>,
+    id: Id,
+    Body(NewMessage { id: message_id, text }): Body<NewMessage>,
+) -> Result<(StatusCode, Json<Sent>)> {
+    let text = text.trim().to_owned();
+    if text.is_empty() || text.chars().count() > LONGEST {
+        return Err(Problem::invalid(format!("A message has 1 to {LONGEST} characters.")));
+    }
+    if message_id.get_version_num() != 7 {
+        return Err(Problem::invalid("The id of a message is a UUIDv7."));
+    }
+    let caller = Arc::new(caller);
+    let session = web.session(&caller, id.get()).await?;
+    // A client that goes away does not stop it between the message and the start.
+    let send = async move {
+        let is_working = web.runner.is_working(caller.owner()?, session.conversation_id());
+        if !is_working && is_waiting(&session) {
+            // A message instead of a decision.
+            session.cancel_interrupts()?;
+        }
+        let items = session.send(message_id, Message::user(text)).await?;
+        web.start(&caller, &session, Reason::News).await?;
+        Ok::<_, Problem>(items)
+    };
+    let items = super::to_the_end(send).await?;
+    Ok((StatusCode::ACCEPTED, Json(Sent { items })))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Rewind {
+    to: Point,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Rewound {
+    cut: Cut,
+}
+
+pub(super) async fn rewind(
+    caller: Caller,
+    Extension(web): Extension<Web>,
+    id: Id,
+    Body(Rewind { to }): Body<Rewind>,
+) -> Result<Json<Rewound>> {
+    let caller = Arc::new(caller);
+    let session = web.session(&caller, id.get()).await?;
+    // What the agent still says would come behind the cut.
+    let _ = session.cancel_run().await?;
+    if !web.runner.ended(caller.owner()?, id.get()).await {
+        return Err(Problem::conflict("The agent is still working. Try again."));
+    }
+    let cut = session.rewind(to).await?;
+    Ok(Json(Rewound { cut }))
+}

@@ -1,0 +1,70 @@
+//! The routes that start and stop the agent, and take decisions.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use serde::Serialize;
+
+use super::super::{Decided, Decision, DisplayMessage, OwnerScope as _};
+use super::input::{Body, Call, Id};
+use super::problem::{Problem, Result};
+use super::runner::{Reason, is_waiting};
+use super::{Caller, Web};
+
+pub(super) async fn start(
+    caller: Caller,
+    Extension(web): Extension<Web>,
+    id: Id,
+) -> Result<StatusCode> {
+    let caller = Arc::new(caller);
+    let session = web.session(&caller, id.get()).await?;
+    web.start(&caller, &session, Reason::Asked).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+pub(super) async fn stop(
+    caller: Caller,
+    Extension(web): Extension<Web>,
+    id: Id,
+) -> Result<StatusCode> {
+    let caller = Arc::new(caller);
+    let session = web.session(&caller, id.get()).await?;
+    let is_working = web.runner.is_working(caller.owner()?, id.get());
+    if !is_working && is_waiting(&session) {
+        session.cancel_interrupts()?;
+        session.cancelled()?;
+    } else {
+        let _ = session.cancel_run().await?;
+    }
+    Ok(StatusCode::ACCEPTED)
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Taken {
+    /// Whether this decision counts; otherwise somebody else has decided before.
+    claimed: bool,
+    items: [DisplayMessage; 1],
+}
+
+pub(super) async fn decide(
+    caller: Caller,
+    Extension(web): Extension<Web>,
+    call: Call,
+    Body(decision): Body<Decision>,
+) -> Result<Json<Taken>> {
+    let caller = Arc::new(caller);
+    let session = web.session(&caller, call.conversation).await?;
+    // A client that goes away does not stop it between the decision and the start.
+    let decide = async move {
+        let decided = session.decide(&call.call, decision).await?;
+        web.start(&caller, &session, Reason::News).await?;
+        Ok::<_, Problem>(decided)
+    };
+    let (claimed, call) = match super::to_the_end(decide).await? {
+        Decided::Claimed(call) => (true, call),
+        Decided::Already(_, call) => (false, call),
+    };
+    let items = [call];
+    Ok(Json(Taken { claimed, items }))
+}

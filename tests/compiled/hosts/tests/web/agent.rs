@@ -1,0 +1,92 @@
+//! An agent that does what a message says.
+
+use std::time::Duration;
+
+use matrix::conversations::web::{Agent, AgentError, AgentRun, Outcome};
+use matrix::sagents::{Content, Decision, Message, Role, State, Todo, ToolCall, ToolResult};
+use serde_json::json;
+use uuid::Uuid;
+
+pub struct Script;
+
+impl Agent for Script {
+    async fn run(&self, run: AgentRun) -> Result<Outcome, AgentError> {
+        let session = &run.session;
+        for call in session.read(open_calls) {
+            match run.decision(&call).await? {
+                None => return Ok(Outcome::Waiting(json!({ "call": call }))),
+                Some(Decision::Reject { .. }) => {
+                    session.tool_result(ToolResult::error(&call, "postcard", "rejected"))?;
+                }
+                Some(decision) => {
+                    let text = match decision {
+                        Decision::Edit { arguments } => arguments.to_string(),
+                        _ => "sent".to_owned(),
+                    };
+                    let text = if run.resumed {
+                        "not known".to_owned()
+                    } else {
+                        text
+                    };
+                    session.tool_result(ToolResult::new(&call, "postcard", text))?;
+                }
+            }
+        }
+        if let Some((id, text)) = run.unfinished().await? {
+            session.add_message_with_id(id, Message::assistant(format!("{text} continued")))?;
+            return Ok(Outcome::Finished);
+        }
+        let asked = session.read(|state| {
+            let mut users = state
+                .messages
+                .iter()
+                .filter(|message| message.role == Role::User);
+            users
+                .next_back()
+                .and_then(|message| message.content.as_ref())
+                .map(Content::text)
+        });
+        let (id, asked) = (Uuid::now_v7(), asked.unwrap_or_default());
+        match asked.as_str() {
+            "fail" => return Err("a secret of the agent".into()),
+            "panic" => panic!("a secret of the agent"),
+            "ask"
+                if session.read(|state| {
+                    state
+                        .messages
+                        .iter()
+                        .all(|message| message.tool_results.is_empty())
+                }) =>
+            {
+                let call = ToolCall::new("call_1", "postcard", json!({ "to": "Paris" }));
+                session.add_message(Message::tool_calls([call]))?;
+                session.tool_interrupted("call_1", json!({ "question": "Send it?" }))?;
+                return Ok(Outcome::Waiting(json!({ "call": "call_1" })));
+            }
+            "wait" => {
+                session.partial(id, Message::assistant("so far"))?;
+                run.token.cancelled().await;
+                return Ok(Outcome::Cancelled);
+            }
+            "plan" => {
+                session.change(|state| state.put_todo(Todo::new(1, "write")))?;
+                session.title_generated("A plan")?;
+            }
+            _ => {}
+        }
+        session.partial(id, Message::assistant("You"))?;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        session.partial(id, Message::assistant("You said"))?;
+        session.add_message_with_id(id, Message::assistant(format!("You said {asked}")))?;
+        Ok(Outcome::Finished)
+    }
+}
+
+fn open_calls(state: &State) -> Vec<String> {
+    let results = state
+        .messages
+        .iter()
+        .flat_map(|message| &message.tool_results);
+    let open = results.filter(|result| result.is_interrupt);
+    open.map(|result| result.tool_call_id.clone()).collect()
+}

@@ -1,0 +1,159 @@
+//! Events continue where a client was, whichever process has written what it missed.
+
+use serde_json::Value;
+
+use super::{Server, conversation, database, send};
+
+/// The changes of rows, each with the message that it shows.
+fn changes(rows: &[Value]) -> Vec<(i64, String)> {
+    let change = |row: &Value| {
+        (
+            row["changed"].as_i64().unwrap(),
+            row["message_id"].as_str().unwrap().to_owned(),
+        )
+    };
+    rows.iter().map(change).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_connects_again_gets_what_it_missed_once() {
+    let database = database().await;
+    let server = Server::start(&database.url()).await;
+    let user = server.user(1);
+    let path = conversation(&user).await;
+    let events = format!("{path}/events");
+    let mut stream = user.follow(&events).await.unwrap();
+    send(&user, &path, "one").await;
+    let (before, last) = stream.rows_until("You said one").await;
+    stream.run("finished").await;
+    drop(stream);
+    send(&user, &path, "two").await;
+
+    let mut stream = user
+        .with("last-event-id", &last)
+        .follow(&events)
+        .await
+        .unwrap();
+    let (missed, last) = stream.rows_until("You said two").await;
+    stream.run("finished").await;
+    assert!(
+        changes(&missed)
+            .iter()
+            .all(|change| !changes(&before).contains(change)),
+        "{missed:?}"
+    );
+    assert!(
+        missed.iter().any(|row| row["content"] == "two"),
+        "{missed:?}"
+    );
+    assert!(
+        server
+            .coordinator
+            .shutdown(std::time::Duration::MAX)
+            .await
+            .unsaved
+            .is_empty()
+    );
+    server.stop();
+
+    // Another process, on the same database.
+    let server = Server::start(&database.url()).await;
+    let user = server.user(1);
+    send(&user, &path, "three").await;
+    let mut stream = user
+        .with("last-event-id", &last)
+        .follow(&events)
+        .await
+        .unwrap();
+    let (missed, _) = stream.rows_until("You said three").await;
+    assert_eq!(missed[0]["content"], "three");
+    assert!(
+        missed.iter().all(|row| row["content"] != "You said two"),
+        "{missed:?}"
+    );
+
+    // A page that has loaded the last messages starts behind them.
+    stream.run("finished").await;
+    let page = user.get(&format!("{path}/messages")).await.expect(200);
+    let after = format!("{events}?after={}", page["cursor"].as_str().unwrap());
+    let mut stream = user.follow(&after).await.unwrap();
+    send(&user, &path, "four").await;
+    let (rows, _) = stream.rows_until("You said four").await;
+    assert_eq!(rows[0]["content"], "four");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_another_process_arrive_too() {
+    let database = database().await;
+    let (one, other) = (
+        Server::start(&database.url()).await,
+        Server::start(&database.url()).await,
+    );
+    let path = conversation(&one.user(1)).await;
+    let mut stream = other
+        .user(1)
+        .follow(&format!("{path}/events"))
+        .await
+        .unwrap();
+    send(&one.user(1), &path, "hello").await;
+    let (rows, _) = stream.rows_until("You said hello").await;
+    assert_eq!(rows[0]["content"], "hello");
+    stream.run("finished").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_process_was_killed_goes_on_for_an_open_stream() {
+    let database = database().await;
+    let killed = Killed::start(&database.url());
+    let other = Server::start(&database.url()).await;
+    let path = conversation(&other.user(1)).await;
+    killed.send(&path);
+    let mut stream = other
+        .user(1)
+        .follow(&format!("{path}/events"))
+        .await
+        .unwrap();
+    let draft = stream
+        .until("rows", |data| data["items"][0]["content"] == "so far")
+        .await;
+    killed.kill();
+    // What it said so far is marked as interrupted, and continued by the process that is left.
+    let (rows, _) = stream.rows_until("so far continued").await;
+    assert_eq!(
+        rows.last().unwrap()["message_id"],
+        draft.data["items"][0]["message_id"]
+    );
+    stream.run("finished").await;
+}
+
+/// A process whose agent waits, on a runtime of its own that ends without notice.
+struct Killed(Option<tokio::runtime::Runtime>, super::client::Client);
+
+impl Killed {
+    fn start(url: &str) -> Self {
+        let url = url.to_owned();
+        let start = move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .unwrap();
+            let client = runtime.block_on(async { Server::start(&url).await.user(1) });
+            Self(Some(runtime), client)
+        };
+        std::thread::spawn(start).join().unwrap()
+    }
+
+    fn send(&self, path: &str) {
+        let (client, path) = (self.1.clone(), path.to_owned());
+        let _ = self
+            .0
+            .as_ref()
+            .unwrap()
+            .spawn(async move { send(&client, &path, "wait").await });
+    }
+
+    fn kill(mut self) {
+        self.0.take().unwrap().shutdown_background();
+    }
+}

@@ -1,0 +1,83 @@
+//! The page and its files, at the root and where the application puts them.
+
+use axum::Router;
+use matrix::conversations::web::router;
+
+use super::{Server, database, serve};
+
+#[tokio::test]
+async fn the_page_says_what_a_browser_may_do() {
+    let database = database().await;
+    let server = Server::start(&database.url()).await;
+    let page = server.client.get("/").await;
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(
+        policy.starts_with("default-src 'none'; script-src 'self';"),
+        "{policy}"
+    );
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "same-origin"),
+    ] {
+        assert_eq!(page.header(name), Some(value));
+    }
+    let mut count = 0;
+    for link in links(&page.body) {
+        let file = server.client.get(&format!("/{link}")).await;
+        assert_eq!(file.status, 200, "{link}");
+        assert_eq!(file.header("cache-control"), Some("no-cache"));
+        count += 1;
+    }
+    assert!(count >= 3, "{}", page.body);
+    assert_eq!(
+        server
+            .user(1)
+            .get("/api/conversations")
+            .await
+            .header("cache-control"),
+        Some("no-store")
+    );
+}
+
+#[tokio::test]
+async fn an_application_nests_the_routes_where_it_likes() {
+    let database = database().await;
+    let server = Server::start(&database.url()).await;
+    let routes = || router::<()>(server.web.clone());
+    let (client, _) = serve(
+        Router::new()
+            .nest("/chat", routes())
+            .nest("/team/{name}/talk/", routes()),
+    )
+    .await;
+    for (page, directory) in [("/chat", "/"), ("/team/a/talk/", "/team/a/talk/")] {
+        let text = client.get(page).await;
+        assert_eq!(text.status, 200, "{page}");
+        for link in links(&text.body) {
+            assert_eq!(
+                client.get(&format!("{directory}{link}")).await.status,
+                200,
+                "{page} {link}"
+            );
+        }
+        let user = client.with("x-user", 1);
+        let api = format!("{}/api/conversations", page.trim_end_matches('/'));
+        let created = user.post(&api, serde_json::json!({})).await.expect(201);
+        let path = format!("{api}/{}", created["id"].as_str().unwrap());
+        user.get(&path).await.expect(200);
+        user.get(&format!("{api}/nothing")).await.problem(404);
+    }
+}
+
+/// The files that the page links to.
+fn links(page: &str) -> Vec<&str> {
+    let attributes = page.split(['"']).skip(1).step_by(2);
+    attributes
+        .filter(|value| value.contains("assets/"))
+        .collect()
+}
