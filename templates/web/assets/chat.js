@@ -53,15 +53,10 @@ export class Chat {
     const conversation = this.begin(id ? new Conversation(id) : null);
     if (!conversation) return;
     try {
-      const [info, messages, todos] = await Promise.all([
-        api.get(id),
-        api.messages(id, { from: "last", limit: PAGE }),
-        api.todos(id),
-      ]);
+      const [info, messages] = await Promise.all([api.get(id), api.messages(id, { from: "last", limit: PAGE })]);
       if (conversation !== this.conversation) return;
       conversation.info = info;
       conversation.reset(messages);
-      showTodos(todos);
     } catch (problem) {
       if (conversation === this.conversation) this.notOpened(problem);
       return;
@@ -70,7 +65,6 @@ export class Chat {
     this.render();
     this.toEnd();
     this.follow();
-    void this.refreshUsage(conversation);
     if (at) await attempt(() => this.show(at));
   }
 
@@ -122,6 +116,7 @@ export class Chat {
       connected: handle(() => {
         showConnection("connected");
         this.outbox.retry();
+        void attempt(() => this.refresh(conversation));
       }),
       lost: handle(() => showConnection("lost")),
       refused: handle((problem) => this.notOpened(problem)),
@@ -178,13 +173,18 @@ export class Chat {
     const wasRunning = conversation.isRunning;
     conversation.run(status);
     if (!wasRunning || conversation.isRunning) return;
-    void this.refreshUsage(conversation);
+    void attempt(() => this.refresh(conversation));
     this.changed();
   }
 
-  async refreshUsage(conversation) {
-    const usage = await attempt(() => api.usage(conversation.id));
-    if (usage && conversation === this.conversation) showUsage(usage);
+  /** What has no history among the events: it may have changed while this page was not connected. */
+  async refresh({ id }) {
+    const [info, todos, usage] = await Promise.all([api.get(id), api.todos(id), api.usage(id)]);
+    if (this.conversation?.id !== id) return;
+    this.conversation.info = info;
+    showHead(this.conversation);
+    showTodos(todos);
+    showUsage(usage);
   }
 
   /* Drawing */
