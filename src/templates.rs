@@ -239,10 +239,21 @@ fn web(api: &Api) -> Files {
         "web/assets/api.js": "assets/api.js",
         "web/assets/app.css": "assets/app.css",
         "web/assets/app.js": "assets/app.js",
+        "web/assets/chat.js": "assets/chat.js",
+        "web/assets/composer.js": "assets/composer.js",
+        "web/assets/conversation.js": "assets/conversation.js",
+        "web/assets/dialog.js": "assets/dialog.js",
+        "web/assets/dom.js": "assets/dom.js",
         "web/assets/icon.svg": "assets/icon.svg",
         "web/assets/index.html": "assets/index.html",
+        "web/assets/inline.js": "assets/inline.js",
+        "web/assets/list.js": "assets/list.js",
         "web/assets/markdown.js": "assets/markdown.js",
         "web/assets/message.js": "assets/message.js",
+        "web/assets/outbox.js": "assets/outbox.js",
+        "web/assets/panel.js": "assets/panel.js",
+        "web/assets/stream.js": "assets/stream.js",
+        "web/assets/tool.js": "assets/tool.js",
     });
     if api.openai {
         files.push((Some("web/openai"), api.web_openai()));

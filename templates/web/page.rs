@@ -18,9 +18,20 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
         .route("/assets/api.js", file(SCRIPT, include_str!("assets/api.js")))
         .route("/assets/app.css", file(STYLE, include_str!("assets/app.css")))
         .route("/assets/app.js", file(SCRIPT, include_str!("assets/app.js")))
+        .route("/assets/chat.js", file(SCRIPT, include_str!("assets/chat.js")))
+        .route("/assets/composer.js", file(SCRIPT, include_str!("assets/composer.js")))
+        .route("/assets/conversation.js", file(SCRIPT, include_str!("assets/conversation.js")))
+        .route("/assets/dialog.js", file(SCRIPT, include_str!("assets/dialog.js")))
+        .route("/assets/dom.js", file(SCRIPT, include_str!("assets/dom.js")))
         .route("/assets/icon.svg", file(IMAGE, include_str!("assets/icon.svg")))
+        .route("/assets/inline.js", file(SCRIPT, include_str!("assets/inline.js")))
+        .route("/assets/list.js", file(SCRIPT, include_str!("assets/list.js")))
         .route("/assets/markdown.js", file(SCRIPT, include_str!("assets/markdown.js")))
         .route("/assets/message.js", file(SCRIPT, include_str!("assets/message.js")))
+        .route("/assets/outbox.js", file(SCRIPT, include_str!("assets/outbox.js")))
+        .route("/assets/panel.js", file(SCRIPT, include_str!("assets/panel.js")))
+        .route("/assets/stream.js", file(SCRIPT, include_str!("assets/stream.js")))
+        .route("/assets/tool.js", file(SCRIPT, include_str!("assets/tool.js")))
 }
 
 async fn index(OriginalUri(uri): OriginalUri) -> Response {

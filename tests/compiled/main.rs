@@ -633,21 +633,8 @@ struct Compiled {
 }
 
 impl Compiled {
-    /// A directory with nothing but the Cargo.lock of the last run, so that cargo finds its dependencies compiled.
     fn new(name: &str) -> Self {
-        let hosts = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hosts");
-        let root = hosts.join(name);
-        let lock = fs::read(root.join("Cargo.lock"));
-        if root.exists() {
-            fs::remove_dir_all(&root).unwrap();
-        }
-        fs::create_dir_all(&root).unwrap();
-        // This repository's own settings are not the hosts'.
-        fs::write(hosts.join("rustfmt.toml"), "").unwrap();
-        if let Ok(lock) = lock {
-            fs::write(root.join("Cargo.lock"), lock).unwrap();
-        }
-        Self { host: Host::at(root), database: None }
+        Self { host: Host::compiled(name), database: None }
     }
 
     /// As `new`, with a database on a real server for `DATABASE_URL`.

@@ -43,6 +43,24 @@ impl Host {
         Self { _directory: None, root }
     }
 
+    /// A host to be compiled: a directory with nothing but the Cargo.lock of the last run, so that cargo finds its
+    /// dependencies compiled.
+    pub fn compiled(name: &str) -> Self {
+        let hosts = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hosts");
+        let root = hosts.join(name);
+        let lock = fs::read(root.join("Cargo.lock"));
+        if root.exists() {
+            fs::remove_dir_all(&root).unwrap();
+        }
+        fs::create_dir_all(&root).unwrap();
+        // This repository's own settings are not the hosts'.
+        fs::write(hosts.join("rustfmt.toml"), "").unwrap();
+        if let Ok(lock) = lock {
+            fs::write(root.join("Cargo.lock"), lock).unwrap();
+        }
+        Self::at(root)
+    }
+
     /// A package `my_app` with an empty library.
     pub fn library() -> Self {
         Self::empty().file("Cargo.toml", &manifest("my_app", "2024", "")).file("src/lib.rs", "")
@@ -171,7 +189,7 @@ fn no_formatter() -> OsString {
 pub fn cargo(host: &Host) -> Command {
     // Crates of two workspaces may be the same file to cargo. A setting that is not one of their dependencies keeps them
     // apart.
-    const HOSTS: [&str; 10] = [
+    const HOSTS: [&str; 11] = [
         "edited",
         "init",
         "init on postgres",
@@ -182,6 +200,7 @@ pub fn cargo(host: &Host) -> Command {
         "runner 0.8",
         "runner 0.9",
         "stacks",
+        "web",
     ];
     let name = host.root().file_name().unwrap();
     let number = HOSTS.iter().position(|host| *host == name).expect("every compiled host is in HOSTS");

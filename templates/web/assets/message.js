@@ -1,139 +1,187 @@
-// One message: its texts, its thinking, its tool calls with what is asked about them, and their results.
+// The view of one message. Its parts stay on the page while they do not change.
 
-import { markdown, safeUrl } from "./markdown.js";
+import { button, element, icon, iconButton, patch } from "./dom.js";
+import { safeUrl } from "./inline.js";
+import { markdown, markdownBlocks } from "./markdown.js";
+import { resultCard, toolCard } from "./tool.js";
 
-const STATUS = {
-  pending: "waiting",
-  executing: "running",
-  completed: "done",
-  failed: "failed",
-  interrupted: "needs approval",
-  cancelled: "cancelled",
-};
-const MARKS = {
-  interrupted: "This answer was interrupted.",
-  unknown: "The agent did not get this message.",
-};
+const NAMES = { user: "You", assistant: "Agent", system: "Notice", tool: "Tool" };
 
-function element(name, className, ...children) {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  node.append(...children);
+export class MessageView {
+  /** `actions` has what a person can do with a message. */
+  constructor(id, role, actions) {
+    this.id = id;
+    this.role = role;
+    this.actions = actions;
+    this.parts = new Map(); // { key, node } by item
+    this.body = element("div", { className: "body" });
+    this.foot = element("div", { className: "foot" });
+    const article = element("article", { aria: { label: NAMES[role] ?? role } }, this.body, this.foot);
+    this.node = element("li", { className: "message", dataset: { id, role } }, article);
+  }
+
+  update(message, { isReadOnly, state }) {
+    const key = JSON.stringify([message.rows, [...message.results], message.isStreaming, isReadOnly, state]);
+    if (key === this.key) return;
+    this.key = key;
+    this.message = message;
+    this.isReadOnly = isReadOnly;
+    this.node.classList.toggle("streaming", message.isStreaming);
+    if (!this.editor) this.show(state);
+  }
+
+  show(state) {
+    const { rows, results } = this.message;
+    const nodes = rows.map((row) => this.part(row, results.get(row.tool_call_id)));
+    this.body.replaceChildren(...nodes);
+    this.foot.replaceChildren(...this.marks(state), ...this.tools());
+  }
+
+  part(row, result) {
+    const key = JSON.stringify([row.content_type, row.content, row.metadata, row.status, result, this.isReadOnly]);
+    const old = this.parts.get(row.item);
+    if (old?.key === key) return old.node;
+    const node = old?.type === row.content_type ? renew(old.node, row, () => this.draw(row, result)) : this.draw(row, result);
+    this.parts.set(row.item, { key, node, type: row.content_type });
+    return node;
+  }
+
+  draw(row, result) {
+    switch (row.content_type) {
+      case "thinking":
+        return folded("thinking", "thought", "Thinking", markdown(row.content));
+      case "image":
+        return picture(row);
+      case "file":
+      case "file_reference":
+        return reference(row.content, row.content || "A file");
+      case "tool_call":
+        return toolCard(row, result, this.isReadOnly ? null : this.actions.decide);
+      case "tool_result":
+        return resultCard(row);
+      case "error":
+        return element("p", { className: "notice bad" }, icon("alert"), element("span", {}, row.content));
+      case "notification":
+        return element("p", { className: "notice" }, element("span", {}, row.content));
+      case "structured_data":
+      case "todo_snapshot":
+        return folded("data", "tool", "Data", element("pre", { className: "output", tabIndex: 0 }, row.content));
+      default:
+        return markdown(row.content);
+    }
+  }
+
+  get text() {
+    return this.message.rows.filter((row) => row.content_type === "text").map((row) => row.content).join("\n\n");
+  }
+
+  marks(state) {
+    const { rows } = this.message;
+    if (state === "sending") return [element("span", { className: "mark" }, "Sending…")];
+    if (state === "waiting") return [element("span", { className: "mark warn" }, "Not sent yet. It is sent when the connection is back.")];
+    if (state === "failed") {
+      const again = button("Try again", { icon: "retry", className: "small", onclick: () => this.actions.resend(this.id) });
+      const discard = button("Discard", { className: "small quiet", onclick: () => this.actions.discard(this.id) });
+      return [element("span", { className: "mark bad" }, "Not sent."), again, discard];
+    }
+    if (rows.some((row) => row.delivery === "unknown")) {
+      return [element("span", { className: "mark warn" }, "The agent did not get this message.")];
+    }
+    const stopped = rows.find((row) => row.metadata?.stop_reason)?.metadata.stop_reason;
+    if (stopped === "length") return [element("span", { className: "mark warn" }, "The answer is longer than the model may write.")];
+    return [];
+  }
+
+  tools() {
+    const { rows, isStreaming } = this.message;
+    const [first] = rows;
+    if (isStreaming || !this.text || first.sequence === undefined) return [];
+    const tools = element("div", { className: "tools", role: "group", aria: { label: "Actions for this message" } });
+    const time = new Date(first.inserted_at);
+    tools.append(element("time", { dateTime: first.inserted_at, title: time.toLocaleString() }, time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })));
+    tools.append(iconButton("Copy", { icon: "copy", className: "copy-message", onclick: () => this.actions.copy(this.text) }));
+    if (this.isReadOnly) return [tools];
+    if (this.role === "user") {
+      tools.append(
+        iconButton("Edit", { icon: "edit", className: "edit-message", onclick: () => this.edit() }),
+        iconButton("Try again", { icon: "retry", className: "retry-message", onclick: () => this.actions.replace(this.id, this.text) }),
+      );
+    }
+    tools.append(iconButton("Fork from here", { icon: "fork", className: "fork-message", onclick: () => this.actions.fork(this.id) }));
+    return [tools];
+  }
+
+  /** Shows a field with the text instead of it. */
+  edit() {
+    const field = element("textarea", { className: "edit-text", maxLength: 32_000, value: this.text, aria: { label: "Your message" } });
+    field.rows = Math.min(14, this.text.split("\n").length + 1);
+    const hint = element("p", { className: "hint" }, "Everything after this message is removed.");
+    const leave = () => {
+      this.editor = null;
+      this.node.classList.remove("editing");
+      this.show();
+    };
+    const cancel = () => {
+      leave();
+      this.foot.querySelector(".edit-message")?.focus();
+    };
+    const submit = () => {
+      const text = field.value.trim();
+      if (!text) return;
+      leave();
+      this.actions.replace(this.id, text);
+    };
+    this.editor = element("form", { className: "editor" }, field, hint);
+    this.editor.append(
+      element("div", { className: "choices" }, element("button", { className: "button primary" }, "Send"), button("Cancel", { className: "quiet", onclick: cancel })),
+    );
+    this.editor.onsubmit = (event) => {
+      event.preventDefault();
+      submit();
+    };
+    this.editor.onkeydown = (event) => {
+      if (event.key === "Escape") {
+        event.stopPropagation();
+        cancel();
+      } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        submit();
+      }
+    };
+    this.node.classList.add("editing");
+    this.body.replaceChildren(this.editor);
+    this.foot.replaceChildren();
+    field.focus();
+    field.setSelectionRange(field.value.length, field.value.length);
+  }
+}
+
+/** Draws a part again: text keeps the blocks that are the same, and what was unfolded stays so. */
+function renew(old, row, draw) {
+  const prose = row.content_type === "thinking" ? old.querySelector(".prose") : old;
+  if (["text", "thinking"].includes(row.content_type)) {
+    patch(prose, markdownBlocks(row.content));
+    return old;
+  }
+  const node = draw();
+  if (old.tagName === "DETAILS" && node.tagName === "DETAILS") node.open = old.open;
   return node;
 }
 
-function button(text, className, action) {
-  const node = element("button", `button ${className}`, text);
-  node.type = "button";
-  node.onclick = action;
-  return node;
+function folded(className, symbol, title, content) {
+  const summary = element("summary", {}, icon(symbol), element("span", {}, title), icon("chevron"));
+  return element("details", { className: `folded ${className}` }, summary, content);
 }
 
-function json(value) {
-  return typeof value === "string" ? value : JSON.stringify(value ?? {}, null, 2);
+function reference(address, text) {
+  const url = safeUrl(address);
+  if (!url) return element("p", { className: "muted" }, text);
+  return element("p", {}, element("a", { href: url, rel: "noopener noreferrer", target: "_blank" }, text));
 }
 
-function folded(className, title, ...children) {
-  return element("details", className, element("summary", "", title), ...children);
-}
-
+/** Only pictures that are part of the message are shown; others are links. */
 function picture(row) {
   const { data, media_type: type } = row.metadata;
-  const isPicture = /^image\/(png|jpeg|gif|webp)$/.test(type ?? "");
-  const url = data && isPicture ? `data:${type};base64,${data}` : safeUrl(row.content);
-  if (!url) return element("p", "note", row.content || "A picture");
-  if (!data) return markdown(`[${row.content}](${url})`);
-  const image = element("img");
-  image.src = url;
-  image.alt = row.content || "A picture";
-  return element("div", "prose", image);
-}
-
-function call(row, handlers) {
-  const { name, arguments: values } = row.metadata;
-  const asks = row.status === "interrupted" && !row.metadata.hitl_decision;
-  const status = element("span", "status", STATUS[row.status] ?? row.status ?? "");
-  status.dataset.status = row.status;
-  const head = element("p", "call-head", element("strong", "", row.content || name), status);
-  const box = element("section", asks ? "call asks" : "call", head);
-  box.setAttribute("aria-label", `Tool ${name}`);
-  if (!asks) {
-    if (values && json(values) !== "{}") box.append(folded("result", "Arguments", element("pre", "", json(values))));
-    return box;
-  }
-  const field = element("textarea");
-  field.value = json(values);
-  field.rows = Math.min(10, field.value.split("\n").length + 1);
-  field.dataset.call = row.tool_call_id;
-  field.setAttribute("aria-label", "Arguments, which you can change");
-  const decide = async (decision) => {
-    for (const node of box.querySelectorAll("button")) node.disabled = true;
-    await handlers.decide(row, decision);
-    for (const node of box.querySelectorAll("button")) node.disabled = false;
-  };
-  const approve = () => {
-    if (field.value === json(values)) return decide({ decision: "approve" });
-    try {
-      return decide({ decision: "edit", arguments: JSON.parse(field.value) });
-    } catch {
-      field.setCustomValidity("These arguments are not JSON.");
-      field.reportValidity();
-      return undefined;
-    }
-  };
-  field.oninput = () => field.setCustomValidity("");
-  box.append(
-    field,
-    element("div", "decision", button("Approve", "primary", approve), button("Reject", "", () => decide({ decision: "reject" }))),
-  );
-  return box;
-}
-
-function part(row, handlers) {
-  switch (row.content_type) {
-    case "thinking":
-      return folded("thinking", "Thinking", markdown(row.content));
-    case "image":
-      return picture(row);
-    case "file_reference":
-    case "file":
-      return markdown(safeUrl(row.content) ? `[${row.content}](${row.content})` : row.content || "A file");
-    case "tool_call":
-      return call(row, handlers);
-    case "tool_result": {
-      if (row.metadata.is_interrupt) return "";
-      const title = row.is_error ? "Error of the tool" : "Result";
-      const result = folded(row.is_error ? "result error" : "result", title, element("pre", "", row.content));
-      return element("div", "call", result);
-    }
-    case "error":
-      return element("p", "error", row.content);
-    case "structured_data":
-    case "todo_snapshot":
-      return folded("result", "Data", element("pre", "", row.content));
-    default:
-      return markdown(row.content);
-  }
-}
-
-export function messageView(id, rows, isPartial, handlers) {
-  const [first] = rows;
-  const node = element("li", isPartial ? "message streaming" : "message");
-  node.dataset.id = id;
-  node.dataset.role = first.role;
-  node.append(element("span", "hidden", { user: "You:", assistant: "Agent:", tool: "Tool:" }[first.role] ?? ""));
-  node.append(...rows.map((row) => part(row, handlers)));
-  const mark = MARKS[rows.find((row) => MARKS[row.delivery])?.delivery];
-  if (mark) node.append(element("p", "mark", mark));
-  const text = rows.filter((row) => row.content_type === "text");
-  if (isPartial || !text.length) return node;
-  const tools = element("div", "tools");
-  if (first.role === "user") {
-    tools.append(button("Edit", "quiet", () => handlers.edit(text[0])), button("Retry", "quiet", () => handlers.retry(text[0])));
-  } else {
-    tools.append(button("Copy", "quiet", () => handlers.copy(text.map((row) => row.content).join("\n\n"))));
-  }
-  tools.append(button("Fork", "quiet", () => handlers.fork(first)));
-  node.append(tools);
-  return node;
+  if (!data || !/^image\/(png|jpeg|gif|webp)$/.test(type ?? "")) return reference(row.content, row.content || "A picture");
+  return element("img", { className: "picture", src: `data:${type};base64,${data}`, alt: row.content || "A picture" });
 }

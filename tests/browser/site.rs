@@ -1,0 +1,109 @@
+//! The program of a new package, compiled once. Every test runs it on a database of its own.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+
+use tempfile::TempDir;
+
+use crate::driver::Browser;
+use crate::support::{self, Host, Run};
+
+pub struct Site {
+    program: Child,
+    port: u16,
+    /// How long the model takes for a word, in milliseconds.
+    pace: u32,
+    directory: TempDir,
+}
+
+impl Site {
+    /// A server whose model writes without a pause.
+    pub fn start() -> Self {
+        Self::with_pace(1)
+    }
+
+    pub fn with_pace(pace: u32) -> Self {
+        let directory = support::temporary("sagents-site-");
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let program = serve(&directory, port, pace);
+        Self { program, port, pace, directory }
+    }
+
+    pub fn address(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port)
+    }
+
+    /// Ends the server without a warning.
+    pub fn kill(&mut self) {
+        self.program.kill().unwrap();
+        let _ = self.program.wait();
+    }
+
+    /// Starts the server again after a kill, at the same address.
+    pub fn restart(&mut self) {
+        self.program = serve(&self.directory, self.port, self.pace);
+    }
+
+    /// A browser in which somebody is signed in.
+    pub fn browser(&self, person: &str) -> Browser {
+        let browser = Browser::start();
+        browser.go(&self.address());
+        sign_in(&browser, person);
+        browser
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// By the page for that, which the program has.
+fn sign_in(browser: &Browser, person: &str) {
+    browser.click("#sign-in-link");
+    browser.wait("location.pathname === '/login'");
+    let button = format!("button[value={person:?}]");
+    browser.click(&button);
+    ready(browser);
+}
+
+/// Waits until the page has started.
+pub fn ready(browser: &Browser) {
+    browser.wait("document.documentElement.dataset.ready");
+}
+
+/// Starts the program and waits for its address, which it prints when it can be used.
+fn serve(directory: &TempDir, port: u16, pace: u32) -> Child {
+    let mut program = Command::new(program())
+        .current_dir(directory.path())
+        .env("DATABASE_URL", format!("sqlite:{}", directory.path().join("conversations.db").display()))
+        .env("PORT", port.to_string())
+        .env("SCRIPTED_DELAY_MS", pace.to_string())
+        .env_remove("OPENAI_BASE_URL")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("http://")), "the program prints its address");
+    thread::spawn(move || lines.for_each(drop));
+    program
+}
+
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let host = Host::compiled("web");
+        host.generate("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --web axum");
+        let run = Run::of(support::cargo(&host).args(["build", "--bins"]));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let program = support::target(&host).join("debug/my_app");
+        assert!(fs::exists(&program).unwrap());
+        program
+    })
+}
