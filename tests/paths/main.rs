@@ -147,6 +147,28 @@ impl Paths {
         copy(&host.root().join("migrations"), &self.directory.path().join("special").join(name));
     }
 
+    /// The generated code of two sets is the same but for the names of tables, of the owner and of its column.
+    fn differ_in_names(&self, kind: &Set, set: &Set) {
+        let (Some(from), Some(to)) = (&kind.owner, &set.owner) else { panic!("{} and {}", kind.name, set.name) };
+        let code = |set: &Set, shown: &dyn Fn(&str) -> String| -> Vec<String> {
+            let mut files = self.host(set).files();
+            files.retain(|path, _| path.starts_with("src/conversations"));
+            let files = files.into_iter().map(|(path, text)| path + "\n" + &shown(str::from_utf8(&text).unwrap()));
+            let lines = files.collect::<String>();
+            lines.lines().filter(|line| !line.trim_start().starts_with("//")).map(str::to_owned).collect()
+        };
+        let renamed = |text: &str| {
+            text.replace(&format!("\"{}", kind.prefix), &format!("\"{}", set.prefix))
+                .replace(&format!(" {}*", kind.prefix), &format!(" {}*", set.prefix))
+                .replace(from.field, to.field)
+                .replace(&format!("{:?}Scope", from.key), &format!("{:?}Scope", to.key))
+                .replace(&format!("\"type\": \"{}\"", from.noun), &format!("\"type\": \"{}\"", to.noun))
+        };
+        let (expected, found) = (code(kind, &renamed), code(set, &str::to_owned));
+        let difference = expected.iter().zip(&found).find(|(expected, found)| expected != found);
+        assert_eq!((difference, expected.len()), (None, found.len()), "{} and {}", kind.name, set.name);
+    }
+
     fn host(&self, set: &Set) -> Host {
         Host::at(self.directory.path().join("projects").join(set.name))
     }
@@ -233,7 +255,7 @@ fn compile(sqlx: &str) -> PathBuf {
     support::target(&host).join("debug/runner")
 }
 
-/// The generated code of every set and database as modules of the runner, for the calls of `runner/calls.rs`.
+/// The generated code of every kind of set and database as modules of the runner, for the calls of `runner/calls.rs`.
 fn write_contexts(host: &Host, with_calls: bool) {
     let new = Host::empty();
     let mut modules = String::new();
@@ -244,6 +266,10 @@ fn write_contexts(host: &Host, with_calls: bool) {
         for (database, name) in [(Database::Sqlite, "sqlite"), (Database::Postgres, "postgres")] {
             let paths = Paths::fresh(database);
             for set in SETS {
+                if set.name != set.kind().name {
+                    paths.differ_in_names(set.kind(), set);
+                    continue;
+                }
                 let (source, module) = (paths.host(set).root().join("src"), format!("{name}_{}", set.name));
                 copy(&source.join("conversations"), &new.root().join(&module));
                 fs::copy(source.join("conversations.rs"), new.root().join(format!("{module}.rs"))).unwrap();

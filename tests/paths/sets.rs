@@ -128,6 +128,19 @@ impl Set {
     pub fn table(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
+
+    /// The set whose generated code is the same, up to names.
+    pub fn kind(&self) -> &'static Self {
+        Self::find(match &self.owner {
+            None => "none",
+            Some(owner) if owner.grouped => "user_in_chat",
+            Some(owner) => match owner.key.kind() {
+                "uuid" => "team",
+                "text" => "org_without_table",
+                _ => "user",
+            },
+        })
+    }
 }
 
 /// The expression for `--backfill`, which finds the new owner by the old one.

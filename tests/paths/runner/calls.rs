@@ -1,5 +1,5 @@
-//! The calls of every generated context, made on tables that a migration changed. This is a part of the crate that has
-//! the contexts, one module for each set and database.
+//! The calls of generated contexts, made on tables that a migration changed. This is a part of the crate that has the
+//! contexts, one module for each kind of set and database.
 
 use std::collections::BTreeSet;
 
@@ -92,17 +92,9 @@ macro_rules! owner {
 
 contexts! {
     "user", sqlite_user, postgres_user, Integer;
-    "user_by_uuid", sqlite_user_by_uuid, postgres_user_by_uuid, Uuid;
-    "user_by_text", sqlite_user_by_text, postgres_user_by_text, Text;
-    "user_by_another_field", sqlite_user_by_another_field, postgres_user_by_another_field, Integer;
-    "user_without_table", sqlite_user_without_table, postgres_user_without_table, Integer;
     "user_in_chat", sqlite_user_in_chat, postgres_user_in_chat, Integer;
-    "user_without_prefix", sqlite_user_without_prefix, postgres_user_without_prefix, Integer;
     "team", sqlite_team, postgres_team, Uuid;
-    "org", sqlite_org, postgres_org, Text;
     "org_without_table", sqlite_org_without_table, postgres_org_without_table, Text;
-    "company", sqlite_company, postgres_company, Integer;
-    "account", sqlite_account, postgres_account, Integer;
     "none", sqlite_none, postgres_none, Nobody;
 }
 

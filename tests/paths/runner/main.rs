@@ -99,14 +99,16 @@ impl Pair<'_> {
         self.call(&changed.rows).await
     }
 
-    /// The generated code of the new set answers for every owner.
+    /// The generated code of the new set answers for every owner. That of its kind has other names.
     #[cfg(feature = "calls")]
     async fn call(&self, rows: &Rows) -> Result<()> {
+        let kind = self.new.kind();
+        self.session.execute(&rows::rename(self.new, kind)).await?;
         for (owner, talks) in rows.talks(self.new) {
             let answered = match self.session.pool() {
-                database::Pool::Sqlite(pool) => contexts::calls::on_sqlite(self.new.name, pool, &owner, &talks).await,
+                database::Pool::Sqlite(pool) => contexts::calls::on_sqlite(kind.name, pool, &owner, &talks).await,
                 database::Pool::Postgres { pool, .. } => {
-                    contexts::calls::on_postgres(self.new.name, pool, &owner, &talks).await
+                    contexts::calls::on_postgres(kind.name, pool, &owner, &talks).await
                 }
             };
             answered.map_err(|error| format!("calls for {owner:?}: {error}"))?;

@@ -199,6 +199,24 @@ pub fn remove_written(set: &Set) -> String {
     )
 }
 
+/// Gives the tables of a set the names that they have in another one.
+#[cfg(feature = "calls")]
+pub fn rename(set: &Set, other: &Set) -> String {
+    let mut sql = String::new();
+    for name in TABLES {
+        let table = other.table(name);
+        if set.prefix != other.prefix {
+            sql += &format!("ALTER TABLE \"{}\" RENAME TO \"{table}\";\n", set.table(name));
+        }
+        if let (Some(owner), Some(other)) = (&set.owner, &other.owner)
+            && owner.field != other.field
+        {
+            sql += &format!("ALTER TABLE \"{table}\" RENAME COLUMN \"{}\" TO \"{}\";\n", owner.field, other.field);
+        }
+    }
+    sql
+}
+
 struct Writer<'a> {
     set: &'a Set,
     database: Database,
