@@ -13,7 +13,7 @@ use std::{env, fs};
 use support::{FULL, Host, manifest, sagents};
 
 const DATABASES: [&str; 2] = ["sqlite", "postgres"];
-const TOPICS: [&str; 4] = ["calls", "sessions", "sizes", "states"];
+const TOPICS: [&str; 5] = ["branches", "calls", "sessions", "sizes", "states"];
 const ACCOUNTS: &str = "#[derive(Clone)]\npub struct User {\n    pub id: i64,\n}\n\n#[derive(Clone)]\npub struct Scope {\n    pub user: User,\n}\n";
 
 fn main() {

@@ -2,6 +2,8 @@
 //! small batches and share a pool, so that what else the machine does touches both alike.
 
 mod beside_hand;
+mod branches;
+mod files;
 mod landed;
 mod measure;
 mod memory;
@@ -44,6 +46,9 @@ async fn main() {
         // SQLite has one writer at a time.
         #[cfg(feature = "postgres")]
         writers::beside_hand(&place).await;
+    }
+    if wants("branches") {
+        branches::compare_all(&place).await;
     }
     if wants("states") {
         states::rows(&place).await;

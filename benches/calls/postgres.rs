@@ -1,5 +1,6 @@
 //! Databases of a `PostgreSQL` server that lives as long as the benchmarks, filled for them.
 
+mod branches;
 mod hand;
 #[path = "../../tests/support/postgres.rs"]
 mod server;

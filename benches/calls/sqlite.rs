@@ -1,5 +1,6 @@
 //! Databases of SQLite, filled for the benchmarks.
 
+mod branches;
 mod hand;
 
 use std::path::PathBuf;

@@ -208,10 +208,11 @@ impl Search {
 /// Where a conversation is cut, and what was stored when that was found.
 pub(super) struct Located {
     pub(super) cut: Cut,
-    /// The first position and the first sequence that do not stay. Display messages of a message
-    /// that the agent state has follow the position.
+    /// The first position and the first sequence that do not stay.
     pub(super) position: i64,
     pub(super) sequence: i64,
+    /// The sequences to which that does not apply: a display message stays if its message does.
+    pub(super) displaced: Vec<i64>,
     /// The number of display messages that do not stay, and the last sequence that does.
     pub(super) removed: i64,
     pub(super) last_sequence: Option<i64>,

@@ -411,7 +411,7 @@ impl ByHand {
         tx.commit().await.unwrap();
     }
 
-    async fn begin(&self) -> Transaction<'static, Sqlite> {
+    pub(super) async fn begin(&self) -> Transaction<'static, Sqlite> {
         self.0.begin_with("BEGIN IMMEDIATE").await.unwrap()
     }
 }
@@ -476,6 +476,6 @@ async fn write_back(connection: &mut SqliteConnection, message: &DisplayMessage)
     .unwrap();
 }
 
-fn text(time: DateTime<Utc>) -> String {
+pub(super) fn text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }

@@ -44,6 +44,7 @@ impl Store {
                     .bind(&fork.title)
                     .bind(Json(Forked::metadata(id, cut)))
                     .bind(located.is_interrupted || located.removed == 0)
+                    .bind(&located.displaced)
 {%- if owner.is_some() %}
                     .bind(owner.id())
 {%- endif %}
@@ -87,6 +88,7 @@ impl Store {
                     .bind(now())
                     .bind(located.is_interrupted)
                     .bind(located.last_sequence)
+                    .bind(&located.displaced)
 {%- if owner.is_some() %}
                     .bind(owner.id())
 {%- endif %}
@@ -135,15 +137,15 @@ impl Store {
     }
 }
 
-/// Display messages are found as in the search for the cut. The messages keep their ids, so usage that was counted is not counted again.
+/// The messages keep their ids, so usage that was counted is not counted again.
 const FORK: &str = concat!(r#"
     WITH source AS (
         SELECT c.title, c.scope, c.metadata, c.interrupted, c.next_sequence, c.last_change{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
         FROM {{ conversations }} AS c
-        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $13 AND {% endif %}c.id = $1::uuid AND c.last_change = $3::bigint
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $14 AND {% endif %}c.id = $1::uuid AND c.last_change = $3::bigint
           AND $4::bigint = coalesce((
               SELECT s.revision FROM {{ agent_states }} AS s
-              WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $13 AND {% endif %}s.conversation_id = $1::uuid
+              WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $14 AND {% endif %}s.conversation_id = $1::uuid
           ), 0)
     ), created AS (
         INSERT INTO {{ conversations }} AS c
@@ -162,32 +164,15 @@ const FORK: &str = concat!(r#"
         SELECT c.id, s.version, 1, $8::uuid, $7::json,
                $9::timestamptz, $9::timestamptz{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
         FROM created AS c CROSS JOIN {{ agent_states }} AS s
-        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $13 AND {% endif %}s.conversation_id = $1::uuid
-    ), kept AS (
-        SELECT k.sequence FROM (
-            SELECT m.sequence, max(m.position) OVER (PARTITION BY m.message_id) AS position
-            FROM (
-                SELECT m.message_id, m.sequence, NULL::integer AS position
-                FROM {{ display_messages }} AS m
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $13 AND {% endif %}m.conversation_id = $1::uuid
-                UNION ALL
-                SELECT m.message_id, NULL, m.position FROM {{ agent_messages }} AS m
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $13 AND {% endif %}m.conversation_id = $1::uuid AND m.epoch = (
-                    SELECT s.epoch FROM {{ agent_states }} AS s
-                    WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $13 AND {% endif %}s.conversation_id = $1::uuid
-                )
-            ) AS m
-        ) AS k
-        WHERE CASE WHEN k.position IS NULL THEN k.sequence < $6::bigint
-                   ELSE k.position < $5::bigint AND k.sequence IS NOT NULL END
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $14 AND {% endif %}s.conversation_id = $1::uuid
     ), messages AS (
         INSERT INTO {{ agent_messages }}
             (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
         SELECT c.id, 0, m.position, m.message_id, m.data{% if let Some(owner) = owner %}, m.{{ owner }}{% endif %}
         FROM created AS c CROSS JOIN {{ agent_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $13 AND {% endif %}m.conversation_id = $1::uuid AND m.epoch = (
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $14 AND {% endif %}m.conversation_id = $1::uuid AND m.epoch = (
             SELECT s.epoch FROM {{ agent_states }} AS s
-            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $13 AND {% endif %}s.conversation_id = $1::uuid
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $14 AND {% endif %}s.conversation_id = $1::uuid
         ) AND m.position < $5::bigint
     ), shown AS (
         INSERT INTO {{ display_messages }}
@@ -197,15 +182,15 @@ const FORK: &str = concat!(r#"
                m.metadata, m.tool_call_id, m.status, m.inserted_at, m.changed,
                CASE m.delivery WHEN 'draft' THEN 'interrupted' ELSE m.delivery END{% if let Some(owner) = owner %}, m.{{ owner }}{% endif %}
         FROM created AS c CROSS JOIN {{ display_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $13 AND {% endif %}m.conversation_id = $1::uuid
-          AND m.sequence = ANY (ARRAY(SELECT k.sequence FROM kept AS k))
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $14 AND {% endif %}m.conversation_id = $1::uuid
+          AND (m.sequence < $6::bigint) <> (m.sequence = ANY ($13::bigint[]))
     ), counted AS (
         INSERT INTO {{ usage }}
             (conversation_id, message_id, model, input_tokens, output_tokens, cached_tokens,
              inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
         SELECT c.id, u.message_id, u.model, 0, 0, 0, $9::timestamptz{% if let Some(owner) = owner %}, u.{{ owner }}{% endif %}
         FROM created AS c CROSS JOIN {{ usage }} AS u
-        WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $13 AND {% endif %}u.conversation_id = $1::uuid
+        WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $14 AND {% endif %}u.conversation_id = $1::uuid
     )
     SELECT "#, conversation_columns!(), r#" FROM created AS c"#);
 
@@ -219,10 +204,10 @@ const REWIND: &str = r#"
             last_removal = c.last_change + 1,
             interrupted = c.interrupted AND $9::boolean,
             updated_at = greatest(c.updated_at, $8::timestamptz)
-        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $11 AND {% endif %}c.id = $1::uuid AND c.last_change = $2::bigint
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid AND c.last_change = $2::bigint
           AND $3::bigint = coalesce((
               SELECT s.revision FROM {{ agent_states }} AS s
-              WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $11 AND {% endif %}s.conversation_id = $1::uuid
+              WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $12 AND {% endif %}s.conversation_id = $1::uuid
           ), 0)
         RETURNING c.id, c.last_change
     ), state AS (
@@ -232,44 +217,29 @@ const REWIND: &str = r#"
             data = $6::json,
             updated_at = greatest(s.updated_at, $8::timestamptz)
         FROM conversation AS c
-        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $11 AND {% endif %}s.conversation_id = c.id
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $12 AND {% endif %}s.conversation_id = c.id
           AND s.revision = $3::bigint
         RETURNING s.revision, s.epoch
     ), rewound AS (
         SELECT c.id, c.last_change FROM conversation AS c
         WHERE $3::bigint = 0 OR EXISTS (SELECT FROM state)
-    ), gone AS (
-        SELECT k.sequence FROM (
-            SELECT m.sequence, max(m.position) OVER (PARTITION BY m.message_id) AS position
-            FROM (
-                SELECT m.message_id, m.sequence, NULL::integer AS position
-                FROM {{ display_messages }} AS m
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1::uuid
-                UNION ALL
-                SELECT m.message_id, NULL, m.position FROM {{ agent_messages }} AS m
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1::uuid
-                  AND m.epoch = (SELECT s.epoch FROM state AS s)
-            ) AS m
-        ) AS k
-        WHERE CASE WHEN k.position IS NULL THEN k.sequence >= $5::bigint
-                   ELSE k.position >= $4::bigint AND k.sequence IS NOT NULL END
     ), deleted AS (
         DELETE FROM {{ display_messages }} AS m USING rewound AS r
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = r.id
-          AND m.sequence = ANY (ARRAY(SELECT o.sequence FROM gone AS o))
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = r.id
+          AND (m.sequence >= $5::bigint) <> (m.sequence = ANY ($11::bigint[]))
         RETURNING m.sequence
     ), touched AS (
         UPDATE {{ display_messages }} AS m SET changed = r.last_change
         FROM rewound AS r
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = r.id
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = r.id
           AND m.sequence = $10::bigint
     ), shortened AS (
         DELETE FROM {{ agent_messages }} AS m USING state AS s
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $11 AND {% endif %}m.conversation_id = $1::uuid
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
           AND m.epoch = s.epoch AND m.position >= $4::bigint
     ), cancelled AS (
         UPDATE {{ runs }} AS n SET cancel_requested = TRUE FROM rewound AS r
-        WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $11 AND {% endif %}n.conversation_id = r.id
+        WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $12 AND {% endif %}n.conversation_id = r.id
           AND (n.status = 'running' OR n.status = 'waiting' AND NOT $9::boolean)
     )
     SELECT r.last_change, (SELECT s.revision FROM state AS s),

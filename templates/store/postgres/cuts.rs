@@ -101,6 +101,9 @@ const LOCATE: &str = r#"
     SELECT c.last_change, s.revision, s.data, o.found, o.position, o.sequence,
            (SELECT count(k.position) FROM known AS k) AS rows,
            (SELECT count(*) FROM divided AS d WHERE NOT d.stays) AS removed,
+           ARRAY(
+               SELECT d.sequence FROM divided AS d WHERE d.stays <> (d.sequence < o.sequence)
+           ) AS displaced,
            (SELECT d.sequence FROM last_shown AS d) AS last_sequence,
            coalesce((SELECT d.message_id FROM last_shown AS d), (
                SELECT k.message_id FROM known AS k WHERE k.position < o.position
@@ -172,6 +175,7 @@ pub(super) async fn locate(
             sequence,
             removed: row.try_get("removed")?,
             last_sequence: row.try_get("last_sequence")?,
+            displaced: row.try_get("displaced")?,
             is_interrupted: row.try_get("is_interrupted")?,
             last_change: row.try_get("last_change")?,
             state,

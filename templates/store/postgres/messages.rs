@@ -39,7 +39,8 @@ impl Store {
         let stored: DisplayMessage = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
             let connection = lease.connection();
-            let stored = match append(connection, owner, conversation_id, message, Delivery::Stored, usage).await {
+            let append = append(connection, owner, conversation_id, message, &APPEND, (Delivery::Stored, usage));
+            let stored = match append.await {
                 // The item exists, and the statement was undone.
                 Err(error) if code(&error).as_deref() == Some(UNIQUE_VIOLATION) => {
                     let stored = stored_item(connection, owner, conversation_id, message).await?;
@@ -75,13 +76,10 @@ impl Store {
             // A draft exists, except for the first time.
             if let ([message], true) = (messages, delivery != Delivery::Draft) {
                 let connection = lease.connection();
-                match append(connection, owner, conversation_id, message, delivery, usage).await {
-                    // It exists.
-                    Err(error) if code(&error).as_deref() == Some(UNIQUE_VIOLATION) => {}
-                    appended => {
-                        lease.end();
-                        return Ok(vec![appended?.ok_or(Error::NotFound)?]);
-                    }
+                let append = append(connection, owner, conversation_id, message, &APPEND_NEW, (delivery, usage));
+                if let Some(appended) = append.await? {
+                    lease.end();
+                    return Ok(vec![appended]);
                 }
             }
             let statement = if usage.is_some() { SAVE_COUNTED } else { SAVE };
@@ -447,22 +445,19 @@ const SAVE_COUNTED: &str = save!(counted!(
     "${% if owner.is_some() %}13{% else %}12{% endif %}"
 ));
 
-/// Appends an item, or returns nothing if there is no such conversation.
-async fn append(
-    connection: &mut PgConnection,
-    owner: &Owner,
-    conversation_id: Uuid,
-    message: &NewDisplayMessage,
-    delivery: Delivery,
-    usage: Option<&MessageUsage>,
-) -> sqlx::Result<Option<DisplayMessage>> {
-    macro_rules! append {
-        ($counted:expr) => { concat!(r#"
+/// The statements that append an item, without and with its usage.
+struct Append {
+    statement: &'static str,
+    counted: &'static str,
+}
+
+macro_rules! append {
+    ($condition:literal, $counted:expr) => { concat!(r#"
         WITH conversation AS (
             UPDATE {{ conversations }} AS c
             SET next_sequence = c.next_sequence + 1, last_change = c.last_change + 1,
                 updated_at = greatest(c.updated_at, $10::timestamptz)
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid"#, $condition, r#"
             RETURNING c.id, c.next_sequence - 1 AS sequence, c.last_change, c.updated_at{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
         )"#, $counted, r#"
         INSERT INTO {{ display_messages }} AS m
@@ -472,12 +467,37 @@ async fn append(
                $8::text, $9::text, c.updated_at, c.last_change, $11::text{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
         FROM conversation AS c
         RETURNING "#, display_message_columns!()) };
-    }
-    const APPEND: &str = append!("");
-    const APPEND_COUNTED: &str =
-        append!(counted!("conversation", "$10", "${% if owner.is_some() %}13{% else %}12{% endif %}"));
+    ($condition:literal) => {
+        Append {
+            statement: append!($condition, ""),
+            counted: append!(
+                $condition,
+                counted!("conversation", "$10", "${% if owner.is_some() %}13{% else %}12{% endif %}")
+            ),
+        }
+    };
+}
 
-    let statement = if usage.is_some() { APPEND_COUNTED } else { APPEND };
+const APPEND: Append = append!("");
+
+/// Only if no item of the message is stored.
+const APPEND_NEW: Append = append!(r#"
+              AND NOT EXISTS (
+                  SELECT FROM {{ display_messages }} AS m
+                  WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
+                    AND m.message_id = $2::uuid
+              )"#);
+
+/// Appends an item, or returns nothing if there is no such conversation.
+async fn append(
+    connection: &mut PgConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    message: &NewDisplayMessage,
+    append: &Append,
+    (delivery, usage): (Delivery, Option<&MessageUsage>),
+) -> sqlx::Result<Option<DisplayMessage>> {
+    let statement = if usage.is_some() { append.counted } else { append.statement };
     let mut query = sqlx::query_as(statement)
         .bind(conversation_id)
         .bind(message.message_id)

@@ -53,6 +53,7 @@ impl Store {
                     .bind(now())
                     .bind(located.position)
                     .bind(located.sequence)
+                    .bind(Json(&located.displaced))
 {%- if owner.is_some() %}
                     .bind(owner.id())
 {%- endif %}
@@ -85,8 +86,8 @@ impl Store {
                 let header = located.header()?;
                 let removed = sqlx::query(DELETE)
                     .bind(id)
-                    .bind(located.position)
                     .bind(located.sequence)
+                    .bind(Json(&located.displaced))
 {%- if owner.is_some() %}
                     .bind(owner.id())
 {%- endif %}
@@ -165,15 +166,15 @@ const COPY: &str = r#"
         (conversation_id, version, revision, write_id, data, inserted_at, updated_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
     SELECT $2, s.version, 1, $3, $4, $5, $5{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
     FROM {{ agent_states }} AS s
-    WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $8 AND {% endif %}s.conversation_id = $1;
+    WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $9 AND {% endif %}s.conversation_id = $1;
 
     INSERT INTO {{ agent_messages }}
         (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
     SELECT $2, 0, m.position, m.message_id, m.data{% if let Some(owner) = owner %}, m.{{ owner }}{% endif %}
     FROM {{ agent_messages }} AS m
-    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $8 AND {% endif %}m.conversation_id = $1 AND m.epoch = (
+    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $9 AND {% endif %}m.conversation_id = $1 AND m.epoch = (
         SELECT s.epoch FROM {{ agent_states }} AS s
-        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $8 AND {% endif %}s.conversation_id = $1
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $9 AND {% endif %}s.conversation_id = $1
     ) AND m.position < $6;
 
     INSERT INTO {{ display_messages }}
@@ -183,23 +184,15 @@ const COPY: &str = r#"
            m.tool_call_id, m.status, m.inserted_at, m.changed,
            CASE m.delivery WHEN 'draft' THEN 'interrupted' ELSE m.delivery END{% if let Some(owner) = owner %}, m.{{ owner }}{% endif %}
     FROM {{ display_messages }} AS m
-    LEFT JOIN (
-        SELECT a.message_id, max(a.position) AS position FROM {{ agent_messages }} AS a
-        WHERE {% if let Some(owner) = owner %}a.{{ owner }} = $8 AND {% endif %}a.conversation_id = $1 AND a.epoch = (
-            SELECT s.epoch FROM {{ agent_states }} AS s
-            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $8 AND {% endif %}s.conversation_id = $1
-        )
-        GROUP BY a.message_id
-    ) AS a ON a.message_id = m.message_id
-    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $8 AND {% endif %}m.conversation_id = $1
-      AND CASE WHEN a.position IS NULL THEN m.sequence < $7 ELSE a.position < $6 END;
+    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $9 AND {% endif %}m.conversation_id = $1
+      AND (m.sequence < $7) <> (m.sequence IN (SELECT d.value FROM json_each($8) AS d));
 
     INSERT INTO {{ usage }}
         (conversation_id, message_id, model, input_tokens, output_tokens, cached_tokens,
          inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
     SELECT $2, u.message_id, u.model, 0, 0, 0, $5{% if let Some(owner) = owner %}, u.{{ owner }}{% endif %}
     FROM {{ usage }} AS u
-    WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $8 AND {% endif %}u.conversation_id = $1"#;
+    WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $9 AND {% endif %}u.conversation_id = $1"#;
 
 /// The number of a removal is that of a change. The last display message that stays gets it too,
 /// so that a reader who loads it is known to have seen the removal.
@@ -228,16 +221,5 @@ const REWIND: &str = r#"
 
 const DELETE: &str = r#"
     DELETE FROM {{ display_messages }} AS m
-    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1 AND m.sequence IN (
-        SELECT m.sequence FROM {{ display_messages }} AS m
-        LEFT JOIN (
-            SELECT a.message_id, max(a.position) AS position FROM {{ agent_messages }} AS a
-            WHERE {% if let Some(owner) = owner %}a.{{ owner }} = $4 AND {% endif %}a.conversation_id = $1 AND a.epoch = (
-                SELECT s.epoch FROM {{ agent_states }} AS s
-                WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $4 AND {% endif %}s.conversation_id = $1
-            )
-            GROUP BY a.message_id
-        ) AS a ON a.message_id = m.message_id
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1
-          AND CASE WHEN a.position IS NULL THEN m.sequence >= $3 ELSE a.position >= $2 END
-    )"#;
+    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1
+      AND (m.sequence >= $2) <> (m.sequence IN (SELECT d.value FROM json_each($3) AS d))"#;

@@ -2,6 +2,7 @@
 
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::branches::{Located, Search};
@@ -12,53 +13,74 @@ use crate::sagents::{ReadError, Revision};
 
 /// `own` is the cut at the message, in the tables that have it; in the other one, it is before the
 /// first message that is behind it. A display message stays if its message does in the agent state,
-/// or else if it is before the cut. `result_ids` are the results behind the cut whose call is not.
+/// or else if it is before the cut: `displaced` are those that are not on the side of their message,
+/// and `gone` those that do not stay. `result_ids` are the results behind the cut whose call is not.
+///
+/// `item >= 0` is always true, and makes the planner use the key of the message.
 const LOCATE: &str = r#"
     WITH state AS MATERIALIZED (
         SELECT s.revision, s.epoch, s.data FROM {{ agent_states }} AS s
         WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $6 AND {% endif %}s.conversation_id = $1
-    ), agent AS MATERIALIZED (
-        SELECT m.position, m.message_id FROM {{ agent_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
-          AND m.epoch = (SELECT e.epoch FROM state AS e)
-    ), shown AS MATERIALIZED (
-        SELECT m.sequence, m.message_id, m.content_type, m.tool_call_id, m.status
-        FROM {{ display_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
     ), own AS MATERIALIZED (
         SELECT (
-            SELECT CASE WHEN $3 THEN max(a.position) + 1 ELSE min(a.position) END
-            FROM agent AS a WHERE a.message_id = $2
+            SELECT CASE WHEN $3 THEN max(m.position) + 1 ELSE min(m.position) END
+            FROM {{ agent_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+              AND m.epoch = (SELECT e.epoch FROM state AS e) AND m.message_id = $2
         ) AS position, (
-            SELECT CASE WHEN $3 THEN max(w.sequence) + 1 ELSE min(w.sequence) END
-            FROM shown AS w WHERE w.message_id = $2
+            SELECT CASE WHEN $3 THEN max(m.sequence) + 1 ELSE min(m.sequence) END
+            FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.message_id = $2 AND m.item >= 0
         ) AS sequence
     ), cut AS MATERIALIZED (
         SELECT min($4, coalesce(o.position, (
-            SELECT min(a.position) FROM agent AS a WHERE a.message_id IN (
-                SELECT w.message_id FROM shown AS w
-                WHERE w.sequence >= (SELECT o.sequence FROM own AS o)
-            )
+            SELECT min(m.position) FROM {{ agent_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+              AND m.epoch = (SELECT e.epoch FROM state AS e) AND m.message_id IN (
+                  SELECT n.message_id FROM {{ display_messages }} AS n
+                  WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $6 AND {% endif %}n.conversation_id = $1
+                    AND n.sequence >= (SELECT o.sequence FROM own AS o)
+              )
         ), $4)) AS position, min($5, coalesce(o.sequence, (
-            SELECT min(w.sequence) FROM shown AS w WHERE w.message_id IN (
-                SELECT a.message_id FROM agent AS a
-                WHERE a.position >= (SELECT o.position FROM own AS o)
+            SELECT min(m.sequence) FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.message_id IN (
+                SELECT n.message_id FROM {{ agent_messages }} AS n
+                WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $6 AND {% endif %}n.conversation_id = $1
+                  AND n.epoch = (SELECT e.epoch FROM state AS e)
+                  AND n.position >= (SELECT o.position FROM own AS o)
             )
         ), $5)) AS sequence, coalesce(o.position, o.sequence) IS NOT NULL AS found
         FROM own AS o
-    ), known AS MATERIALIZED (
-        SELECT a.message_id, max(a.position) AS position FROM agent AS a GROUP BY a.message_id
-    ), divided AS MATERIALIZED (
-        SELECT w.sequence, w.message_id, w.content_type, w.tool_call_id, w.status,
-               CASE WHEN a.position IS NULL THEN w.sequence < o.sequence
-                    ELSE a.position < o.position END AS stays
-        FROM cut AS o CROSS JOIN shown AS w
-        LEFT JOIN known AS a ON a.message_id = w.message_id
-    ), answered AS MATERIALIZED (
-        SELECT w.content_type, w.stays, max(
-            CASE WHEN w.content_type = 'tool_call' THEN w.sequence END
-        ) OVER (PARTITION BY w.tool_call_id ORDER BY w.sequence) AS call_sequence
-        FROM divided AS w WHERE w.tool_call_id IS NOT NULL
+    ), behind AS MATERIALIZED (
+        SELECT m.message_id FROM {{ agent_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+          AND m.epoch = (SELECT e.epoch FROM state AS e)
+          AND m.position >= (SELECT o.position FROM cut AS o)
+    ), displaced AS MATERIALIZED (
+        SELECT m.sequence FROM behind AS b CROSS JOIN {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.message_id = b.message_id
+          AND m.item >= 0 AND +m.sequence < (SELECT o.sequence FROM cut AS o)
+        UNION
+        SELECT m.sequence FROM {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+          AND m.sequence >= (SELECT o.sequence FROM cut AS o)
+          AND m.message_id NOT IN (SELECT b.message_id FROM behind AS b)
+          AND m.message_id IN (
+              SELECT n.message_id FROM {{ agent_messages }} AS n
+              WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $6 AND {% endif %}n.conversation_id = $1
+                AND n.epoch = (SELECT e.epoch FROM state AS e)
+                AND n.position < (SELECT o.position FROM cut AS o)
+          )
+    ), gone AS MATERIALIZED (
+        SELECT m.sequence, m.content_type, m.tool_call_id FROM {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+          AND m.sequence >= (SELECT o.sequence FROM cut AS o)
+          AND m.sequence NOT IN (SELECT x.sequence FROM displaced AS x)
+        UNION ALL
+        SELECT m.sequence, m.content_type, m.tool_call_id
+        FROM displaced AS x CROSS JOIN {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.sequence = x.sequence
+          AND x.sequence < (SELECT o.sequence FROM cut AS o)
     ), tools AS (
         SELECT m.position, json_extract(t.value, '$.call_id') AS call_id, TRUE AS is_call
         FROM {{ agent_messages }} AS m CROSS JOIN json_each(
@@ -96,31 +118,60 @@ const LOCATE: &str = r#"
           AND instr(m.data, '"tool_calls"') > 0 AND t.type = 'object'
           AND json_extract(t.value, '$.call_id') IN (SELECT v.call_id FROM result_ids AS v)
         GROUP BY json_extract(t.value, '$.call_id')
+    ), answered AS MATERIALIZED (
+        SELECT max(m.sequence) AS sequence FROM gone AS w CROSS JOIN {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.tool_call_id = w.tool_call_id
+          AND m.content_type = 'tool_call' AND m.sequence < w.sequence
+          AND w.content_type = 'tool_result'
+        GROUP BY w.sequence
     ), last_shown AS MATERIALIZED (
-        SELECT w.sequence, w.message_id FROM divided AS w WHERE w.stays
-        ORDER BY w.sequence DESC LIMIT 1
+        SELECT max(w.sequence) AS sequence FROM (
+            SELECT max(m.sequence) AS sequence FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+              AND m.sequence < (SELECT o.sequence FROM cut AS o)
+              AND m.sequence NOT IN (SELECT w.sequence FROM gone AS w)
+            UNION ALL
+            SELECT max(x.sequence) FROM displaced AS x
+            WHERE x.sequence >= (SELECT o.sequence FROM cut AS o)
+        ) AS w
     )
-    SELECT c.last_change, e.revision, e.data, o.found, o.position, o.sequence,
-           (SELECT count(*) FROM agent) AS "rows",
-           (SELECT count(*) FROM divided AS w WHERE NOT w.stays) AS removed,
+    SELECT c.last_change, e.revision, e.data, o.found, o.position, o.sequence, (
+               SELECT json_group_array(x.sequence) FROM displaced AS x
+           ) AS displaced, (
+               SELECT count(*) FROM {{ agent_messages }} AS m
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+                 AND m.epoch = (SELECT e.epoch FROM state AS e)
+           ) AS "rows",
+           (SELECT count(*) FROM gone) AS removed,
            (SELECT w.sequence FROM last_shown AS w) AS last_sequence,
-           coalesce((SELECT w.message_id FROM last_shown AS w), (
-               SELECT a.message_id FROM agent AS a
-               WHERE a.position < (SELECT o.position FROM cut AS o)
-               ORDER BY a.position DESC LIMIT 1
+           coalesce((
+               SELECT m.message_id FROM {{ display_messages }} AS m
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+                 AND m.sequence = (SELECT w.sequence FROM last_shown AS w)
+           ), (
+               SELECT m.message_id FROM {{ agent_messages }} AS m
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+                 AND m.epoch = (SELECT e.epoch FROM state AS e)
+                 AND m.position < (SELECT o.position FROM cut AS o)
+               ORDER BY m.position DESC LIMIT 1
            )) AS last_id,
            EXISTS (
-               SELECT 1 FROM divided AS w
-               WHERE w.stays AND w.content_type = 'tool_call' AND w.status = 'interrupted'
+               SELECT 1 FROM {{ display_messages }} AS m
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.tool_call_id IS NOT NULL
+                 AND m.content_type = 'tool_call' AND m.status = 'interrupted'
+                 AND m.sequence NOT IN (SELECT w.sequence FROM gone AS w)
            ) AS is_interrupted,
            coalesce((
-               SELECT a.message_id FROM agent AS a
-               WHERE a.position = (SELECT min(k.position) FROM calls AS k)
+               SELECT m.message_id FROM {{ agent_messages }} AS m
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+                 AND m.epoch = (SELECT e.epoch FROM state AS e)
+                 AND m.position = (SELECT min(k.position) FROM calls AS k)
            ), (
-               SELECT w.message_id FROM answered AS v
-               JOIN divided AS w ON w.sequence = v.call_sequence AND w.stays
-               WHERE v.content_type = 'tool_result' AND NOT v.stays
-               ORDER BY w.sequence LIMIT 1
+               SELECT m.message_id FROM {{ display_messages }} AS m
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.sequence = (
+                   SELECT min(v.sequence) FROM answered AS v
+                   WHERE v.sequence NOT IN (SELECT w.sequence FROM gone AS w)
+               )
            )) AS separated
     FROM {{ conversations }} AS c CROSS JOIN cut AS o LEFT JOIN state AS e ON TRUE
     WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $6 AND {% endif %}c.id = $1"#;
@@ -175,6 +226,7 @@ pub(super) async fn locate(
             sequence,
             removed: row.try_get("removed")?,
             last_sequence: row.try_get("last_sequence")?,
+            displaced: row.try_get::<Json<_>, _>("displaced")?.0,
             is_interrupted: row.try_get("is_interrupted")?,
             last_change: row.try_get("last_change")?,
             state,

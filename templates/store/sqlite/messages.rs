@@ -69,15 +69,15 @@ impl Store {
             let mut tx = self.begin().await?;
             // A draft exists, except for the first time.
             if delivery != Delivery::Draft && !all.is_empty() {
-                if let Some(stored) = insert(&mut tx, owner, conversation_id, &all, delivery).await? {
+                let change = take_first_sequences(&mut tx, owner, conversation_id, message_id, all.len());
+                if let Some(change) = change.await? {
+                    let added = insert_items(&mut tx, owner, conversation_id, &all, delivery, &change);
+                    let stored = added.await?.into_iter().flatten().collect();
                     count(&mut tx, owner, conversation_id, &usage).await?;
                     tx.commit().await?;
                     self.announce(conversation_id);
                     return Ok(stored);
                 }
-                // Some exist: return the sequences that were taken.
-                tx.rollback().await?;
-                tx = self.begin().await?;
             }
             let stored = items(&mut tx, owner, conversation_id, message_id).await?;
             let is_blocked = delivery == Delivery::Draft && !stored.iter().all(is_partial);
@@ -383,6 +383,38 @@ pub(super) async fn take_sequences(
         .await?
         .ok_or(Error::NotFound)?;
     Ok(Change { number, first, time })
+}
+
+/// As [`take_sequences`], or nothing if an item of the message is stored.
+async fn take_first_sequences(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    message_id: Uuid,
+    count: usize,
+) -> Result<Option<Change>> {
+    const TAKE: &str = r#"
+        UPDATE {{ conversations }} AS c
+        SET next_sequence = c.next_sequence + $2, last_change = c.last_change + 1,
+            updated_at = max(c.updated_at, $3)
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1 AND NOT EXISTS (
+            SELECT 1 FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1
+              AND m.message_id = $4 AND m.item >= 0
+        )
+        RETURNING last_change, next_sequence - $2, updated_at"#;
+
+    let taken: Option<(i64, i64, String)> = sqlx::query_as(TAKE)
+        .bind(conversation_id)
+        .bind(i64::try_from(count).unwrap_or(i64::MAX))
+        .bind(now())
+        .bind(message_id)
+{%- if owner.is_some() %}
+        .bind(owner.id())
+{%- endif %}
+        .fetch_optional(connection)
+        .await?;
+    Ok(taken.map(|(number, first, time)| Change { number, first, time }))
 }
 
 /// Inserts items with the sequences that were taken, or returns nothing if one of them exists.

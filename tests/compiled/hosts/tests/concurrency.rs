@@ -278,6 +278,23 @@ async fn a_watch_is_told_what_another_process_writes() {
     }
 }
 
+#[tokio::test]
+async fn a_message_replaces_a_draft_that_has_other_items() {
+    let (_database, processes, id) = processes(1).await;
+    let (scope, message_id) = (scope(), Uuid::now_v7());
+    let mut draft = Message::assistant("");
+    let picture = ContentPart::image_url("https://example.com/sea.png");
+    draft.content = Some(Content::Parts(vec![picture, ContentPart::text("The")]));
+    let save = processes[0].save_draft(&scope, id, message_id, &draft);
+    assert_eq!(save.await.unwrap()[0].item, 1);
+    let whole = Message::assistant("The sea.");
+    let save = processes[0].save_message(&scope, id, message_id, &whole);
+    let saved = save.await.unwrap();
+    let page = processes[0].load_display_messages(&scope, id, MessagePage::first());
+    assert_eq!(page.await.unwrap().items, saved);
+    assert_eq!((saved.len(), saved[0].delivery), (1, Delivery::Stored));
+}
+
 /// Four rows are left of it; one of the draft is not.
 async fn write_turn(process: &Conversations, id: Uuid, n: usize) {
     let (scope, message_id, call_id) = (scope(), Uuid::now_v7(), format!("call_{n}"));

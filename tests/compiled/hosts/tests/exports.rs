@@ -585,6 +585,43 @@ async fn files_may_follow_each_other() {
 }
 
 #[tokio::test]
+async fn an_import_that_is_dropped_halfway_stores_nothing() {
+    let db = Db::new().await;
+    let mut export = example();
+    let message = export.messages[0].clone();
+    export.messages = (0..5_000)
+        .map(|sequence| ExportedMessage {
+            sequence,
+            message_id: Uuid::now_v7(),
+            ..message.clone()
+        })
+        .collect();
+    // It is dropped wherever it waits for the database.
+    for waits in [1, 2, 3, 5] {
+        let mut import = Box::pin(db.layer.import_conversation(scope(1), export.clone()));
+        for _ in 0..waits {
+            assert!(next_wait(&mut import).await.is_none());
+        }
+        drop(import);
+        assert_eq!(db.count(1).await, 0);
+    }
+    assert!(db.import(1, &export).await);
+    assert_eq!(db.export(1, export.conversation.id).await, export);
+}
+
+/// Waits until a future is woken, if it is not ready.
+async fn next_wait<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+    let mut was_woken = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut was_woken, true) {
+            return std::task::Poll::Ready(None);
+        }
+        std::pin::Pin::new(&mut *future).poll(context).map(Some)
+    })
+    .await
+}
+
+#[tokio::test]
 async fn a_writer_or_a_reader_that_fails_is_reported() {
     struct Failing;
 
