@@ -214,8 +214,8 @@ fn an_edited_message_replaces_what_followed_and_a_fork_keeps_it() {
     ask(&browser, "The first question");
     ask(&browser, "The second question");
     ask(&browser, "The third question");
-    browser.run(&format!("document.querySelectorAll('{AGENT} .fork-message')[1].click();")).unwrap();
     let original = browser.value("location.hash");
+    browser.run(&format!("document.querySelectorAll('{AGENT} .fork-message')[1].click();")).unwrap();
     browser.wait(&format!("location.hash !== {original} && document.querySelectorAll('{USER}').length === 2"));
     assert!(!browser.text("#messages").contains("third"));
 
