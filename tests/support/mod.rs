@@ -189,8 +189,10 @@ pub fn cargo(host: &Host) -> Command {
     for (crates, units) in [("", 16 + number), (".package.'*'", 16)] {
         command.args(["--config", &format!("profile.dev{crates}.codegen-units = {units}")]);
     }
-    // Searches in SQLite take longer than the compiler needs for this.
-    command.args(["--config", "profile.dev.package.libsqlite3-sys.opt-level = 1"]);
+    // Searches in SQLite take longer than the compiler needs for this, where there are many.
+    if name != "stacks" {
+        command.args(["--config", "profile.dev.package.libsqlite3-sys.opt-level = 1"]);
+    }
     command.current_dir(host.root());
     for variable in ["CARGO_ENCODED_RUSTFLAGS", "DATABASE_URL", "RUSTC_WORKSPACE_WRAPPER", "RUSTFMT"] {
         command.env_remove(variable);
