@@ -208,8 +208,10 @@ pub fn cargo(host: &Host) -> Command {
     for (crates, units) in [("", 16 + number), (".package.'*'", 16)] {
         command.args(["--config", &format!("profile.dev{crates}.codegen-units = {units}")]);
     }
-    // Searches in SQLite take longer than the compiler needs for this.
-    command.args(["--config", "profile.dev.package.libsqlite3-sys.opt-level = 1"]);
+    // Searches in SQLite take longer than the compiler needs for this, where there are many.
+    if name != "stacks" {
+        command.args(["--config", "profile.dev.package.libsqlite3-sys.opt-level = 1"]);
+    }
     command.current_dir(host.root());
     for variable in ["CARGO_ENCODED_RUSTFLAGS", "DATABASE_URL", "RUSTC_WORKSPACE_WRAPPER", "RUSTFMT"] {
         command.env_remove(variable);
@@ -235,6 +237,9 @@ futures-util = { version = \"0.3\", default-features = false }
 tower = { version = \"0.5\", default-features = false, features = [\"util\"] }
 ";
 
+/// What the tests of the matrix use.
+const FOR_TESTS: &str = "proptest = { version = \"1.6\", default-features = false, features = [\"std\"] }\n";
+
 /// What hosts with a version of sqlx may depend on, with all the features that one of them asks for. Version 0.8 is the
 /// oldest one.
 pub fn dependencies(sqlx: &str) -> String {
@@ -242,15 +247,14 @@ pub fn dependencies(sqlx: &str) -> String {
         "0.8" => (
             OLDEST_ON_SQLITE,
             ", \"time\"",
-            "time = { version = \"0.3.36\", features = [\"formatting\", \"parsing\"] }\n",
+            "time = { version = \"0.3.36\", features = [\"formatting\", \"parsing\"] }\n".to_owned(),
         ),
-        newest => (newest, "", FOR_DOCUMENTS),
+        newest => (newest, "", format!("{FOR_DOCUMENTS}{FOR_TESTS}")),
     };
     format!(
         r#"
 [dependencies]
 chrono = {{ version = "0.4", features = ["serde"] }}
-proptest = {{ version = "1.6", default-features = false, features = ["std"] }}
 serde = {{ version = "1.0", features = ["derive"] }}
 serde_json = {{ version = "1.0", features = ["float_roundtrip"] }}
 sqlx = {{ version = "{sqlx}", features = ["chrono", "postgres", "runtime-tokio", "sqlite", "uuid"{time}] }}
