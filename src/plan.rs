@@ -25,7 +25,7 @@ use crate::host::migrations::{Tool, is_down};
 use crate::host::{Host, modules};
 use crate::memory::{self, Created, Emitted, Last};
 use crate::names::{ModulePath, Name, crate_name};
-use crate::options::Options;
+use crate::options::{Options, Web};
 use crate::templates;
 
 #[derive(Debug)]
@@ -103,7 +103,8 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
     let context = place(host, start, &options.context, Purpose::Generated)?;
     let runtime = place(host, start, &ModulePath::runtime(), Purpose::Generated)?;
     let module = context.module.clone();
-    let texts = templates::Context::new(options, module.public, &tables.for_tests(options));
+    let has_page = is_ours(host, start.last) && options.web == Web::Axum;
+    let texts = templates::Context::new(options, module.public, has_page, &tables.for_tests(options));
     let (scope, scope_part) = scope.unzip();
     let parts = [
         migrations(&tables),
@@ -111,7 +112,7 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
         scope_part.unwrap_or_default(),
         generated(host, &options.context, context, texts.files()),
         generated(host, &ModulePath::runtime(), runtime, templates::runtime(options.time_crate)),
-        needs::manifest(options, host)?,
+        needs::manifest(options, host, has_page)?,
         new_package(options, host, start.last),
         attributes(start.last),
         memory(options, host, start.given, schema)?,
@@ -194,9 +195,14 @@ fn registrations(options: &Options, tables: &Tables) -> Part {
     Part { edits, ..Part::default() }
 }
 
+/// Whether `--init` made the package.
+fn is_ours(host: &Host, last: &Last) -> bool {
+    host.is_new() || last.files.once.contains_key(Utf8Path::new("src/main.rs"))
+}
+
 /// The files of a package that `--init` made, beside those of the context.
 fn new_package(options: &Options, host: &Host, last: &Last) -> Part {
-    if !host.is_new() && !last.files.once.contains_key(Utf8Path::new("src/main.rs")) {
+    if !is_ours(host, last) {
         return Part::default();
     }
     let build = format!(
@@ -212,12 +218,20 @@ fn main() {{
         Database::Sqlite => "/target\n*.db\n*.db-shm\n*.db-wal\n",
         Database::Postgres => "/target\n",
     };
-    let files = [
-        ("src/main.rs", templates::main(options, &host.package)),
-        ("build.rs", build),
-        (".gitignore", ignored.to_owned()),
-    ];
-    Part::files(files.map(|(path, text)| (path.into(), Planned::Once(text))))
+    let main = match options.web {
+        Web::None => templates::main(options, &host.package),
+        Web::Axum => templates::example::server(options, &host.package),
+    };
+    let files = [("src/main.rs", main), ("build.rs", build), (".gitignore", ignored.to_owned())];
+    let mut part = Part::files(files.map(|(path, text)| (path.into(), Planned::Once(text))));
+    if options.web == Web::Axum {
+        for (name, text) in templates::example::modules(options) {
+            part.files.push((format!("src/{name}.rs").into(), Planned::Once(text)));
+            let name = Name::parse_plain("", name).expect("they have plain names");
+            part.edits.push(Edit::declaration(&host.krate.root, &name, host.krate.library));
+        }
+    }
+    part
 }
 
 /// Reviews fold what `.gitattributes` marks as generated. The line is added once: it may be removed.

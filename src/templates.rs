@@ -1,5 +1,7 @@
 //! One askama struct per template, with fields ready to print. Decisions are made here, layout in `templates/`.
 
+pub mod example;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
@@ -34,7 +36,8 @@ pub struct Context {
 }
 
 impl Context {
-    pub fn new(options: &Options, public: bool, tables: &Tables) -> Self {
+    /// `openai`: the package has a model that is asked through `async-openai`.
+    pub fn new(options: &Options, public: bool, openai: bool, tables: &Tables) -> Self {
         let Options {
             context,
             scope,
@@ -124,6 +127,7 @@ impl Context {
                 sea_orm: *sea_orm,
                 tests: *tests,
                 web: *web == Web::Axum,
+                openai,
                 scope_name,
                 scope_import,
                 is_own,
@@ -240,6 +244,12 @@ fn web(api: &Api) -> Files {
         "web/assets/markdown.js": "assets/markdown.js",
         "web/assets/message.js": "assets/message.js",
     });
+    if api.openai {
+        files.push((Some("web/openai"), api.web_openai()));
+        if api.tests {
+            files.extend(plain! { "web/openai/tests": "openai_tests.rs", });
+        }
+    }
     files
 }
 
@@ -282,6 +292,8 @@ templates! {
         sea_orm: bool,
         tests: bool,
         web: bool,
+        /// Whether the package has a model that is asked through `async-openai`.
+        openai: bool,
         /// The scope's type, and what a file imports to name it so.
         scope_name: String,
         scope_import: Option<String>,
@@ -301,6 +313,7 @@ templates! {
     web: "web/web.rs",
     web_agent: "web/agent.rs",
     web_events: "web/events.rs",
+    web_openai: "web/openai.rs",
     web_runner: "web/runner.rs",
 }
 
@@ -820,12 +833,40 @@ struct Main<'a> {
     scope_import: Option<&'a str>,
     scope: &'a str,
     group: Option<MainGroup>,
+    opening: Opening,
+}
+
+/// How a `main` opens its database.
+struct Opening {
     /// Where the database is, from the environment.
     url: String,
     /// A URL may hold a password, which is nobody's to see.
     opened: &'static str,
     /// The macro's argument; by default it looks where migrations are by default.
     migrations: String,
+}
+
+impl Opening {
+    fn new(options: &Options, package: &str) -> Self {
+        Self {
+            url: match options.database {
+                Database::Sqlite => {
+                    format!(r#"std::env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:{package}.db".into())"#)
+                }
+                Database::Postgres => format!(
+                    r#"std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL, for example to postgres://localhost/{package}")?"#
+                ),
+            },
+            opened: match options.database {
+                Database::Sqlite => "opened {url} and ran its migrations",
+                Database::Postgres => "opened the database and ran its migrations",
+            },
+            migrations: match options.migrations.as_str() {
+                "migrations" => String::new(),
+                other => format!("\"./{other}\""),
+            },
+        }
+    }
 }
 
 /// How `main` shows a group.
@@ -927,10 +968,7 @@ pub fn rust_migration(up: &str, down: &str) -> String {
 
 /// The `main` of a new package.
 pub fn main(options: &Options, package: &str) -> String {
-    let outside = |path: String| match path.strip_prefix("crate::") {
-        Some(rest) => format!("{}::{rest}", crate_name(package)),
-        None => path,
-    };
+    let outside = |path| outside(package, path);
     let context = options.context.last().camel();
     let name = &options.scope.name;
     let is_taken = MAIN_NAMES.contains(&name.as_str()) || *name == context;
@@ -955,26 +993,19 @@ pub fn main(options: &Options, package: &str) -> String {
             group_id: owned_key(group.key),
         }
     });
-    let migrations = match options.migrations.as_str() {
-        "migrations" => String::new(),
-        other => format!("\"./{other}\""),
-    };
     let scope_import = (!is_taken).then_some(scope_public.as_str());
-    let opened = match options.database {
-        Database::Sqlite => "opened {url} and ran its migrations",
-        Database::Postgres => "opened the database and ran its migrations",
-    };
-    let url = match options.database {
-        Database::Sqlite => {
-            format!(r#"std::env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:{package}.db".into())"#)
-        }
-        Database::Postgres => format!(
-            r#"std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL, for example to postgres://localhost/{package}")?"#
-        ),
-    };
+    let opening = Opening::new(options, package);
     let module = outside(options.context.rust());
     let runtime = outside("crate::sagents".to_owned());
-    render(&Main { context, module, runtime, scope_import, scope: &scope, group, url, opened, migrations })
+    render(&Main { context, module, runtime, scope_import, scope: &scope, group, opening })
+}
+
+/// A path of the library, as the binary beside it writes it.
+fn outside(package: &str, path: String) -> String {
+    match path.strip_prefix("crate::") {
+        Some(rest) => format!("{}::{rest}", crate_name(package)),
+        None => path,
+    }
 }
 
 /// The key of somebody, as a value that a field may have.

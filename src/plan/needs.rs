@@ -9,8 +9,13 @@ use crate::host::manifest::{Need, Wiring};
 use crate::options::{Options, Web};
 use crate::time_crate::TimeCrate;
 
-pub fn manifest(options: &Options, host: &Host) -> Result<Part> {
-    let Wiring { text, lines } = host.manifest.with(&needs(options, host)?)?;
+/// `has_page`: the package is made to be run, with a page.
+pub fn manifest(options: &Options, host: &Host, has_page: bool) -> Result<Part> {
+    let mut needs = needs(options, host)?;
+    if has_page {
+        needs.extend(needs_of_page());
+    }
+    let Wiring { text, lines } = host.manifest.with(&needs)?;
     let mut part = Part::default();
     if !lines.is_empty() {
         // Nothing else edits Cargo.toml.
@@ -20,6 +25,17 @@ pub fn manifest(options: &Options, host: &Host) -> Result<Part> {
         part.edits.push(Edit::external_crate(&host.krate.root, format!("extern crate {name} as sqlx;")));
     }
     Ok(part)
+}
+
+/// The crates that the files of a new package with a page name.
+fn needs_of_page() -> [Need; 4] {
+    let need = |name, version, minimum, features| Need { name, version, minimum, features, dev: false };
+    [
+        need("async-openai", "0.43", "0.43.0", &["byot", "chat-completion", "rustls-no-provider"]),
+        need("rustls", "0.23", "0.23.0", &["ring", "std", "tls12"]),
+        need("tokio", "1.40", "1.40.0", &["net", "signal"]),
+        need("tracing-subscriber", "0.3", "0.3.0", &[]),
+    ]
 }
 
 /// The crates that the generated code names.

@@ -12,10 +12,10 @@ use uuid::Uuid;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = {{ url }};
+    let url = {{ opening.url }};
     let pool = connect(&url).await?;
-    sqlx::migrate!({{ migrations }}).run(&pool).await?;
-    println!("{{ opened }}");
+    sqlx::migrate!({{ opening.migrations }}).run(&pool).await?;
+    println!("{{ opening.opened }}");
 {%- if let Some(group) = group %}
 
     // Somebody who is in the {{ group.noun }}.

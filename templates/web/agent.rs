@@ -38,6 +38,8 @@ pub enum Outcome {
     Waiting(Value),
     /// It was stopped.
     Cancelled,
+    /// It failed, and people are told this. After an error they are told only that the agent failed.
+    Failed(String),
 }
 
 /// A run of the agent.

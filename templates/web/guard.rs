@@ -12,7 +12,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Adds the headers that tell a browser what the page may do.
-pub(super) async fn headers(request: Request, next: Next) -> Response {
+pub async fn headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     for (name, value) in [
@@ -31,7 +31,7 @@ pub(super) async fn headers(request: Request, next: Next) -> Response {
 
 /// Refuses what another site makes a browser send. A client that is not a browser has no cookies of
 /// anybody else.
-pub(super) async fn same_site(request: Request, next: Next) -> Response {
+pub async fn same_site(request: Request, next: Next) -> Response {
     if is_own(request.headers()) {
         return next.run(request).await;
     }

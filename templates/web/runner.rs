@@ -221,6 +221,10 @@ impl Web {
             Ok(Outcome::Waiting(data)) => (false, session.interrupted(data)),
             Ok(Outcome::Cancelled) => (true, session.cancelled()),
             Err(_) if token.is_cancelled() => (true, session.cancelled()),
+            Ok(Outcome::Failed(text)) => {
+                drop(session.display(Uuid::now_v7(), Message::system(text)));
+                (true, session.failed())
+            }
             Err(error) => {
                 let source = &*error as &dyn std::error::Error;
                 tracing::error!(error = source, id = %session.conversation_id(), "the agent failed");

@@ -43,6 +43,8 @@ mod events;
 mod guard;
 mod input;
 mod messages;
+{% if openai %}pub mod openai;
+{% endif -%}
 mod page;
 mod problem;
 mod runner;
@@ -70,6 +72,7 @@ use {{ import }};
 {%- endif %}
 
 pub use self::agent::{Agent, AgentError, AgentRun, Outcome};
+pub use self::guard::{headers, same_site};
 pub use self::problem::Problem;
 
 /// The longest body of a request, in bytes.

@@ -135,6 +135,9 @@ impl Manifest {
             Some(_) => vec![("workspace".to_owned(), "true".to_owned())],
             None => vec![("version".to_owned(), format!("\"{}\"", self.version_to_write(need)))],
         };
+        if model.is_none() && WITHOUT_DEFAULTS.contains(&need.name) {
+            fields.push(("default-features".to_owned(), "false".to_owned()));
+        }
         if !missing.is_empty() {
             fields.push(("features".to_owned(), list(missing)));
         }
@@ -176,6 +179,9 @@ impl Manifest {
         Some(if place == NORMAL { text } else { format!("{text} # in [{place}]") })
     }
 }
+
+/// Crates whose default features take long to compile: a TLS library that is mostly C.
+const WITHOUT_DEFAULTS: &[&str] = &["async-openai", "rustls"];
 
 /// Where a need is met, and where its crate may be, too.
 fn tables(need: &Need) -> [&'static str; 2] {

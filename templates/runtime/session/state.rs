@@ -285,9 +285,18 @@ impl<M, E> SessionState<M, E> {
             return;
         }
         self.runs.cancel();
+        // An agent that stops because of it does not end its run.
+        self.hand_over();
         self.life = Life::ShuttingDown;
         self.unblock();
         self.skip_backoff();
+    }
+
+    /// What an agent works on is left to the next process.
+    fn hand_over(&mut self) {
+        self.close_drafts();
+        let handed_over = self.runs.hand_over();
+        self.writes.extend(handed_over);
     }
 
     /// Ends the session at once: its conversation is gone, and nothing can be stored any more.
@@ -328,9 +337,7 @@ impl<M, E> SessionState<M, E> {
         let is_inactive = inactive_at.is_some_and(|at| at <= now);
         let is_ending = self.is_shutting_down() || !has_handles || is_inactive;
         if is_ending {
-            self.close_drafts();
-            let handed_over = self.runs.hand_over();
-            self.writes.extend(handed_over);
+            self.hand_over();
         }
         if let Some(renewal) = self.runs.take_due(now, now + self.options.renew_interval()) {
             return Step::Write(Arc::new(renewal));
