@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use self::database::Choice;
 use self::owner::Inquiry;
-use self::reserved::is_crate;
+use self::reserved::{PAGE_MODULES, is_crate};
 use crate::chain::Scene;
 use crate::database::Database;
 use crate::failure::{Failure, Result};
@@ -121,6 +121,9 @@ impl Options {
         let (scope, is_own) = scope_of(scope.as_deref(), noun, &context, host)?;
         let web = Web::choose(web.as_deref())?;
         check_context(&context, (!is_own).then_some(&scope), web, recorded)?;
+        if web == Web::Axum && host.is_new() {
+            check_page(&context, &scope)?;
+        }
         let sqlx = host.manifest.sqlx()?;
         let evidence = drivers::evidence(host, &sqlx);
         let Choice { database, shown_by } = database::choose(database.as_deref(), &evidence)?;
@@ -386,6 +389,17 @@ pub fn check_package(package: &str) -> Result<()> {
 /// The scope type that a context brings where conversations have no owner.
 fn everyone(context: &ModulePath) -> TypePath {
     TypePath { krate: None, modules: context.names().to_vec(), name: "Everyone".to_owned() }
+}
+
+/// A new package with a page has modules of its own.
+fn check_page(context: &ModulePath, scope: &TypePath) -> Result<()> {
+    let first = [context.names().first(), scope.modules.first()];
+    let taken = first.into_iter().flatten().find(|name| PAGE_MODULES.contains(&name.as_str()));
+    match taken {
+        Some(name) => Err(Failure::usage(format!("--init: with --web, src/{name}.rs is a file of the new package"))
+            .help("use another name for CONTEXT or the module of --scope")),
+        None => Ok(()),
+    }
 }
 
 /// `scope` is the host's, if it has one.

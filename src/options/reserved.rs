@@ -15,7 +15,10 @@ pub fn is_reserved(name: &str, web: Web) -> bool {
 const CRATES: &[&str] =
     &["alloc", "chrono", "core", "serde", "serde_json", "sqlx", "std", "thiserror", "tokio", "tracing", "uuid"];
 
-const WEB_CRATES: &[&str] = &["axum", "futures_util"];
+const WEB_CRATES: &[&str] = &["async_openai", "axum", "futures_util", "rustls", "tracing_subscriber"];
+
+/// Modules of a new package with a page, beside those of the context and the scope.
+pub(super) const PAGE_MODULES: &[&str] = &["agent", "login", "model"];
 
 const RESERVED_TYPES: &[&str] = &[
     "AgentPersistence",

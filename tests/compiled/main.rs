@@ -12,10 +12,13 @@ mod postgres;
 mod support;
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 use std::{fs, thread};
 
 use support::{FOR_DOCUMENTS, FULL, Host, OLDEST_ON_POSTGRES, OLDEST_ON_SQLITE, Run, manifest};
@@ -447,10 +450,11 @@ fn init_makes_a_package_that_passes_its_tests_and_runs_without_an_edit() {
 
 #[test]
 #[ignore = "needs PostgreSQL: run scripts/test"]
-fn init_on_postgres_makes_a_package_that_passes_its_tests_and_runs_without_an_edit() {
+fn init_with_a_page_makes_a_package_that_passes_its_tests_and_answers_without_an_edit() {
     let compiled = Compiled::with_server("init on postgres");
     compiled.generate_by_program(
-        "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --owner-id uuid --database postgres --init",
+        "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --owner-id uuid --database postgres \
+         --web axum --init",
     );
     // It comes from SQLite, and has a context on each for a while.
     compiled.generate(
@@ -460,9 +464,69 @@ fn init_on_postgres_makes_a_package_that_passes_its_tests_and_runs_without_an_ed
     );
     compiled.host.write("tests/moving.rs", include_str!("hosts/tests/moving.rs"));
     let programs = compiled.prove();
-    let (first, second) = (compiled.show(&programs), compiled.show(&programs));
-    assert!(first.contains("  3 Assistant: It is on its way.\n"), "{first}");
-    assert_eq!((shown(&first), shown(&second)), (1, 2), "the second run finds the first one's");
+    let served = Served::start(&compiled, &programs);
+    assert!(served.ask("GET", "/login", "", "").contains("Ada"));
+    assert!(served.ask("GET", "/api/me", "", "").starts_with("HTTP/1.1 401"));
+    let login = served.ask("POST", "/login", "content-type: application/x-www-form-urlencoded\r\n", "user=ada");
+    assert!(login.contains("set-cookie: user=ada;"), "{login}");
+
+    let ada = "cookie: user=ada\r\ncontent-type: application/json\r\n";
+    let created = served.ask("POST", "/api/conversations", ada, "{}");
+    let id = created.split_once("\"id\":\"").and_then(|(_, rest)| rest.split_once('"')).expect(&created).0;
+    let messages = format!("/api/conversations/{id}/messages");
+    let sent = served.ask("POST", &messages, ada, &format!(r#"{{"id":"{id}","text":"What time is it?"}}"#));
+    assert!(sent.starts_with("HTTP/1.1 202"), "{sent}");
+    while !served.ask("GET", &messages, ada, "").contains("The tool says: 2") {
+        thread::sleep(Duration::from_millis(50));
+    }
+    let bob = served.ask("GET", &messages, "cookie: user=bob\r\n", "");
+    assert!(bob.starts_with("HTTP/1.1 404"), "{bob}");
+    served.stop();
+}
+
+/// The program of a new package with a page, while it runs.
+struct Served {
+    program: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(compiled: &Compiled, programs: &[Program]) -> Self {
+        let program = programs.iter().find(|program| !program.is_test).unwrap();
+        let mut command = program.command();
+        if let Some(database) = &compiled.database {
+            command.env("DATABASE_URL", database.url());
+        }
+        command.env("PORT", "0").env("SCRIPTED_DELAY_MS", "1").stdout(Stdio::piped());
+        let mut program = command.spawn().unwrap();
+        let mut printed = BufReader::new(program.stdout.take().unwrap()).lines();
+        let address = printed.find_map(|line| line.unwrap().strip_prefix("http://").map(str::to_owned)).unwrap();
+        Self { program, address }
+    }
+
+    /// The whole reply to a request.
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
+        let (address, length) = (&self.address, body.len());
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}");
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    fn stop(mut self) {
+        let id = self.program.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert!(self.program.wait().unwrap().success());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It has ended, unless the test failed.
+        drop(self.program.kill());
+    }
 }
 
 /// How many conversations a new package shows.
