@@ -130,6 +130,12 @@ fn a_new_package() {
     assert_difference("init", &host, "--init");
 }
 
+#[test]
+fn a_new_package_with_a_page() {
+    let host = Host::empty();
+    assert_difference("init_web", &host, "--init --owner-id text --group-type organization --web axum");
+}
+
 fn assert_difference(name: &str, host: &Host, options: &str) {
     host.generate(&format!("{COMMAND} {options}"));
     assert_snapshot(name, &difference(host));
