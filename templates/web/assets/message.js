@@ -1,6 +1,6 @@
 // The view of one message. Its parts stay on the page while they do not change.
 
-import { button, element, icon, iconButton, patch } from "./dom.js";
+import { button, element, icon, iconButton, patch, place } from "./dom.js";
 import { safeUrl } from "./inline.js";
 import { markdown, markdownBlocks } from "./markdown.js";
 import { resultCard, toolCard } from "./tool.js";
@@ -33,8 +33,8 @@ export class MessageView {
   show(state) {
     const { rows, results } = this.message;
     const nodes = rows.map((row) => this.part(row, results.get(row.tool_call_id)));
-    this.body.replaceChildren(...nodes);
-    this.foot.replaceChildren(...this.marks(state), ...this.tools());
+    place(this.body, nodes);
+    patch(this.foot, [...this.marks(state), ...this.tools()]);
   }
 
   part(row, result) {
