@@ -47,6 +47,7 @@ export class MessageView {
   }
 
   draw(row, result) {
+    if (row.role === "system") return element("p", { className: "notice" }, icon("alert"), element("span", {}, row.content));
     switch (row.content_type) {
       case "thinking":
         return folded("thinking", "thought", "Thinking", markdown(row.content));
@@ -95,7 +96,7 @@ export class MessageView {
   tools() {
     const { rows, isStreaming } = this.message;
     const [first] = rows;
-    if (isStreaming || !this.text || first.sequence === undefined) return [];
+    if (isStreaming || this.role === "system" || !this.text || first.sequence === undefined) return [];
     const tools = element("div", { className: "tools", role: "group", aria: { label: "Actions for this message" } });
     const time = new Date(first.inserted_at);
     tools.append(element("time", { dateTime: first.inserted_at, title: time.toLocaleString() }, time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })));
@@ -159,7 +160,7 @@ export class MessageView {
 /** Draws a part again: text keeps the blocks that are the same, and what was unfolded stays so. */
 function renew(old, row, draw) {
   const prose = row.content_type === "thinking" ? old.querySelector(".prose") : old;
-  if (["text", "thinking"].includes(row.content_type)) {
+  if (row.role !== "system" && ["text", "thinking"].includes(row.content_type)) {
     patch(prose, markdownBlocks(row.content));
     return old;
   }
