@@ -2,6 +2,7 @@
 //! generating it twice changes nothing; what is refused is refused with a reason and a remedy, and leaves no trace.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -33,7 +34,7 @@ proptest! {
             prop_assert_eq!(everything(&host), before);
             return Ok(());
         }
-        for (path, bytes) in sources(&host).into_iter().filter(|(path, _)| path.ends_with(".rs")) {
+        for (path, bytes) in sources(&host).into_iter().filter(|(path, _)| is_rust(path)) {
             let parsed = syn::parse_file(&String::from_utf8(bytes).unwrap());
             prop_assert!(parsed.is_ok(), "{path}: {}", parsed.unwrap_err());
         }
@@ -483,10 +484,14 @@ impl Case {
 
     /// What rustfmt would change in the host.
     fn rustfmt(&self, host: &Host) -> String {
-        let sources = sources(host).into_iter().map(|(path, _)| path).filter(|path| path.ends_with(".rs"));
+        let sources = sources(host).into_iter().map(|(path, _)| path).filter(|path| is_rust(path));
         let mut command = Command::new("rustfmt");
         Run::of(command.args(["--edition", self.edition, "--check"]).args(sources).current_dir(host.root())).stdout
     }
+}
+
+fn is_rust(path: &str) -> bool {
+    Path::new(path).extension() == Some("rs".as_ref())
 }
 
 fn sources(host: &Host) -> Vec<(String, Vec<u8>)> {
