@@ -20,7 +20,10 @@ pub enum Step {
         package: String,
     },
     Test,
-    Run,
+    Run {
+        /// The new package has a page.
+        serves: bool,
+    },
     /// Build or run the host, which has its migrations by a call in `file`.
     Embedded {
         runs: bool,
@@ -75,7 +78,7 @@ pub fn steps(host: &Host, path: &Utf8Path, options: &Options, plan: &Plan, last:
             Database::Sqlite => None,
             Database::Postgres => Some(Step::NameDatabase { package: host.package.clone() }),
         });
-        steps.extend([Step::Test, Step::Run]);
+        steps.extend([Step::Test, Step::Run { serves: options.web == Web::Axum }]);
     } else if migrates {
         steps.push(match embedded(host, path, options)? {
             Some(step) => step,

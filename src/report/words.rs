@@ -23,7 +23,8 @@ pub fn step(step: &Step) -> Command {
             "a database of yours whose role may create others".to_owned(),
         ),
         Step::Test => ("cargo test".to_owned(), "proves the layer".to_owned()),
-        Step::Run => ("cargo run".to_owned(), "shows it at work".to_owned()),
+        Step::Run { serves: false } => ("cargo run".to_owned(), "shows it at work".to_owned()),
+        Step::Run { serves: true } => ("cargo run".to_owned(), "serves the page, and prints its address".to_owned()),
         Step::Embedded { runs, manifest, call, file } => {
             let (command, verb) = if *runs { ("cargo run", "runs") } else { ("cargo build", "embeds") };
             let place = manifest.as_ref().map(|path| format!(" --manifest-path {}", quoted(path))).unwrap_or_default();

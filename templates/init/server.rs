@@ -1,7 +1,7 @@
 //! `cargo run` serves a page for conversations with an agent, and prints its address.
 
 use std::error::Error;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal as _, stderr};
 use std::time::Duration;
 
 use {{ krate }}::agent::Assistant;
@@ -18,7 +18,8 @@ use uuid::Uuid;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal())
         .init();
     let url = {{ opening.url }};
     let pool = {{ module }}::connect(&url).await?;
