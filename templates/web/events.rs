@@ -13,6 +13,7 @@
 //! come from the database, whichever process wrote them; `partial`, `todos` and `title` come from the
 //! session of this process. A `partial` of a message whose rows are whole came too late.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::pending;
 use std::mem::replace;
@@ -72,7 +73,9 @@ pub(super) async fn follow(
     let events = session.as_ref().map(|session| (session.clone(), session.subscribe()));
     let mut stream = Follow {
         id: id.get(),
+        cursor: after,
         rows: wait(watch),
+        queue: VecDeque::new(),
         events,
         told: None,
         look: every(web.coordinator.options().run_lease),
@@ -82,14 +85,10 @@ pub(super) async fn follow(
         caller,
         web,
     };
-    let first = stream.look().await?;
-    let first = first.map(|event| event.retry(Duration::from_secs(1)));
-    let stream = unfold((first, stream), |(first, mut stream)| async {
-        let event = match first {
-            Some(event) => event,
-            None => stream.next().await?,
-        };
-        Some((Ok::<_, Infallible>(event), (None, stream)))
+    stream.look().await?;
+    let stream = unfold(stream, |mut stream| async {
+        let event = stream.next().await?;
+        Some((Ok::<_, Infallible>(event), stream))
     });
     // A proxy that buffers would hold events back.
     let unbuffered = [(HeaderName::from_static("x-accel-buffering"), "no")];
@@ -102,7 +101,11 @@ struct Follow {
     web: Web,
     caller: Arc<Caller>,
     id: Uuid,
+    /// Behind the rows that the client has.
+    cursor: ChangeCursor,
     rows: BoxFuture<'static, (Watch, std::result::Result<Changes, Error>)>,
+    /// To be sent next.
+    queue: VecDeque<Event>,
     /// The session of this process, and its events. It may end before the stream.
     events: Option<(AgentSession<{{ context }}>, Events)>,
     /// The state of the run that the client knows.
@@ -124,62 +127,71 @@ struct Told {
 
 impl Follow {
     async fn next(&mut self) -> Option<Event> {
-        while !self.is_over {
-            let event = tokio::select! {
+        loop {
+            if let Some(event) = self.queue.pop_front() {
+                return Some(event);
+            }
+            if self.is_over {
+                return None;
+            }
+            let done = tokio::select! {
                 (watch, changes) = &mut self.rows => self.changed(watch, changes),
-                happened = receive(&mut self.events) => self.happened(happened),
-                _ = self.look.tick() => match self.look().await {
-                    Ok(event) => event,
-                    Err(problem) => self.end(problem.is_not_found()),
-                },
+                happened = receive(&mut self.events) => self.happened(happened).await,
+                _ = self.look.tick() => self.look().await,
                 () = self.permit.closed() => return None,
             };
-            if event.is_some() {
-                return event;
+            if let Err(problem) = done {
+                // Otherwise the browser connects again.
+                let gone = problem.is_not_found().then(|| event("gone", &json!({})));
+                self.queue.extend(gone);
+                self.is_over = true;
             }
         }
-        None
     }
 
-    /// Rows have changed, or could not be read.
-    fn changed(&mut self, watch: Watch, changes: std::result::Result<Changes, Error>) -> Option<Event> {
-        match changes {
-            Ok(Changes { items, reset, .. }) => {
-                let id = watch.cursor().to_string();
-                self.rows = wait(watch);
-                self.find_session();
-                self.look_soon();
-                Some(event("rows", &json!({ "items": items, "reset": reset })).id(id))
-            }
-            Err(error) => self.end(matches!(error, Error::NotFound)),
-        }
+    /// Rows are new or changed.
+    fn changed(&mut self, watch: Watch, changes: std::result::Result<Changes, Error>) -> Result<()> {
+        self.rows = wait(watch);
+        self.send(changes?);
+        self.find_session();
+        self.look_soon();
+        Ok(())
+    }
+
+    fn send(&mut self, changes: Changes) {
+        let Changes { items, next, reset, .. } = changes;
+        self.cursor = next;
+        let rows = event("rows", &json!({ "items": items, "reset": reset }));
+        self.queue.push_back(rows.id(next.to_string()));
     }
 
     /// Something happened in the session.
-    fn happened(&mut self, happened: Happened) -> Option<Event> {
-        match happened {
+    async fn happened(&mut self, happened: Happened) -> Result<()> {
+        let event = match happened {
             Happened::Event(happened) => match &*happened {
-                SessionEvent::Partial { .. } => Some(event("partial", &happened)),
-                SessionEvent::Todos { .. } => Some(event("todos", &happened)),
-                SessionEvent::Title { .. } => Some(event("title", &happened)),
-                SessionEvent::Run { change, .. } => self.tell(told(*change)?),
-                _ => None,
+                SessionEvent::Partial { .. } => event("partial", &happened),
+                SessionEvent::Todos { .. } => event("todos", &happened),
+                SessionEvent::Title { .. } => event("title", &happened),
+                SessionEvent::Run { change, .. } => match told(*change) {
+                    Some(told) => return self.tell(told).await,
+                    None => return Ok(()),
+                },
+                _ => return Ok(()),
             },
-            Happened::Missed => {
-                let todos = self.events.as_ref().map(|(session, _)| session.read(|state| state.todos.clone()));
-                todos.map(|todos| event("todos", &json!({ "todos": todos })))
-            }
+            Happened::Missed => match &self.events {
+                Some((session, _)) => {
+                    let todos = session.read(|state| state.todos.clone());
+                    event("todos", &json!({ "todos": todos }))
+                }
+                None => return Ok(()),
+            },
             Happened::Ended => {
                 self.events = None;
-                None
+                return Ok(());
             }
-        }
-    }
-
-    /// The conversation is gone, or could not be read. Then the browser connects again.
-    fn end(&mut self, is_gone: bool) -> Option<Event> {
-        self.is_over = true;
-        is_gone.then(|| event("gone", &json!({})))
+        };
+        self.queue.push_back(event);
+        Ok(())
     }
 
     /// What another process does with the run is not announced, and mostly comes with rows.
@@ -190,7 +202,7 @@ impl Follow {
     }
 
     /// Looks at the run, which may be that of another process, and continues one that was left.
-    async fn look(&mut self) -> Result<Option<Event>> {
+    async fn look(&mut self) -> Result<()> {
         self.is_soon = false;
         self.find_session();
         let run = self.web.conversations.get_run(&self.caller, self.id).await?;
@@ -201,17 +213,33 @@ impl Follow {
                 Err(error) => return Err(error.into()),
             }
         }
-        let told = Told {
+        self.tell(Told {
             status: run.as_ref().map(|run| run.status),
             stopping: run.is_some_and(|run| run.cancel_requested && run.status == RunStatus::Running),
-        };
-        Ok(self.tell(told))
+        })
+        .await
     }
 
-    /// An event, if the client does not know it.
-    fn tell(&mut self, told: Told) -> Option<Event> {
-        let is_known = self.told.replace(told) == Some(told);
-        (!is_known).then(|| event("run", &told))
+    /// Tells the state of the run, unless the client knows it. The rows that were stored before come
+    /// before, unless there are many.
+    async fn tell(&mut self, told: Told) -> Result<()> {
+        const ROWS: u32 = 100;
+
+        let before = self.told.replace(told);
+        if before == Some(told) {
+            return Ok(());
+        }
+        if before.is_some() {
+            let changes = self.web.conversations.changes(&self.caller, self.id, self.cursor, ROWS).await?;
+            if changes.reset || !changes.items.is_empty() {
+                self.send(changes);
+                let watch = self.web.conversations.watch(&self.caller, self.id, self.cursor)?;
+                self.rows = wait(watch);
+            }
+        }
+        let run = event("run", &told).retry(Duration::from_secs(1));
+        self.queue.push_back(run);
+        Ok(())
     }
 
     /// A session that ended may be followed by another one.

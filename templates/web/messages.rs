@@ -13,7 +13,7 @@ use super::super::{
 };
 use super::input::{Body, Id, Query};
 use super::problem::{Problem, Result};
-use super::runner::{Reason, is_waiting};
+use super::runner::{Reason, has_message, is_waiting};
 use super::{Caller, Web};
 use crate::sagents::Message;
 
@@ -104,7 +104,10 @@ pub(super) async fn send(
             session.cancel_interrupts()?;
         }
         let items = session.send(message_id, Message::user(text)).await?;
-        web.start(&caller, &session, Reason::News).await?;
+        // A message that is repeated may have its answer.
+        if has_message(&session) {
+            web.start(&caller, &session, Reason::News).await?;
+        }
         Ok::<_, Problem>(items)
     };
     let items = super::to_the_end(send).await?;

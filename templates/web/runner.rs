@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::super::{
@@ -123,8 +123,8 @@ impl Drop for Place {
 }
 
 impl Web {
-    /// Starts the agent in the background, unless it works on the conversation already, here or in
-    /// another process.
+    /// Starts the agent in the background, unless it works on the conversation already. If that is in
+    /// another process, which may end before it sees what is new, it is started afterwards.
     pub(super) async fn start(
         &self,
         scope: &Arc<Caller>,
@@ -135,16 +135,21 @@ impl Web {
         let Some(place) = Place::take(&self.runner, &key) else {
             return Ok(());
         };
-        if let BeginRun::Started(guard) = session.begin_run().await? {
-            let (web, scope, session) = (self.clone(), Arc::clone(scope), session.clone());
-            let work = async move { web.work(place, &scope, &session, guard, reason).await };
-            drop(tokio::spawn(work));
+        let begun = session.begin_run().await?;
+        if matches!(begun, BeginRun::Busy(_)) && reason != Reason::News {
+            return Ok(());
         }
+        let (web, scope, session) = (self.clone(), Arc::clone(scope), session.clone());
+        let work = async move {
+            if let Some(guard) = begin(&session, begun).await {
+                web.work(place, &scope, &session, guard, reason).await;
+            }
+        };
+        drop(tokio::spawn(work));
         Ok(())
     }
 
-    /// Starts the agent if a process ended in the middle of a run, or if a message came while another
-    /// process ended one.
+    /// Starts the agent if a process ended in the middle of a run.
     pub(super) async fn resume(
         &self,
         scope: &Arc<Caller>,
@@ -152,16 +157,16 @@ impl Web {
         run: &Run,
     ) -> Result<()> {
         let lease = self.coordinator.options().run_lease;
-        let reason = match run.status {
-            RunStatus::Running if run.is_abandoned(lease) => Reason::Abandoned,
+        let is_left = match run.status {
+            RunStatus::Running => run.is_abandoned(lease),
             // A process that is shut down lets its run wait for nothing.
-            RunStatus::Waiting if run.waiting_for.as_ref().is_none_or(Value::is_null) => {
-                Reason::Abandoned
-            }
-            RunStatus::Finished if has_message(session) => Reason::News,
-            _ => return Ok(()),
+            RunStatus::Waiting => run.waiting_for.as_ref().is_none_or(Value::is_null),
+            RunStatus::Finished | RunStatus::Failed | RunStatus::Cancelled => false,
         };
-        self.start(scope, session, reason).await
+        if is_left {
+            self.start(scope, session, Reason::Abandoned).await?;
+        }
+        Ok(())
     }
 
     /// Runs the agent, and again while there is something new.
@@ -183,7 +188,10 @@ impl Web {
             let Some(taken) = Place::take(&self.runner, &key) else {
                 return;
             };
-            let Ok(BeginRun::Started(begun)) = session.begin_run().await else {
+            let Ok(begun) = session.begin_run().await else {
+                return;
+            };
+            let Some(begun) = begin(session, begun).await else {
                 return;
             };
             (place, guard, reason) = (taken, begun, Reason::News);
@@ -285,13 +293,29 @@ impl Web {
     }
 }
 
+/// Waits until another process has ended its run. Nothing if the session ends before.
+async fn begin(
+    session: &AgentSession<{{ context }}>,
+    mut begun: BeginRun<RunGuard<{{ context }}>>,
+) -> Option<RunGuard<{{ context }}>> {
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    loop {
+        match begun {
+            BeginRun::Started(guard) => return Some(guard),
+            BeginRun::Busy(_) => sleep(PAUSE).await,
+        }
+        begun = session.begin_run().await.ok()?;
+    }
+}
+
 /// Whether the agent waits for a person.
 pub(super) fn is_waiting(session: &AgentSession<{{ context }}>) -> bool {
     session.read(|state| state.interrupt_data.is_some()) || !open_calls(session).is_empty()
 }
 
 /// Whether the last message is one that nobody has answered.
-fn has_message(session: &AgentSession<{{ context }}>) -> bool {
+pub(super) fn has_message(session: &AgentSession<{{ context }}>) -> bool {
     session.read(|state| state.messages.last().is_some_and(|message| message.role == Role::User))
 }
 

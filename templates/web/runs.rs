@@ -32,8 +32,9 @@ pub(super) async fn stop(
     let session = web.session(&caller, id.get()).await?;
     let is_working = web.runner.is_working(caller.owner()?, id.get());
     if !is_working && is_waiting(&session) {
-        session.cancel_interrupts()?;
         session.cancelled()?;
+        session.cancel_interrupts()?;
+        let _ = session.save().await?;
     } else {
         let _ = session.cancel_run().await?;
     }

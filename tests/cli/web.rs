@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::rerun::edit;
+use crate::rerun::{age, edit};
 use crate::support::{Host, manifest};
 use crate::transcript::{anonymous, refusal};
 
@@ -39,7 +39,10 @@ fn it_is_added_later_and_says_what_is_left_to_do() {
     host.generate(LINE);
     let run = host.generate("gen persistence conversations --web axum");
     let (_, report) = run.stdout.split_once("\nNext:\n").unwrap();
-    assert_snapshot!(anonymous(&host, report), @"");
+    assert_snapshot!(anonymous(&host, report), @"
+    impl axum::extract::FromRequestParts<S> for crate::accounts::Scope  # says who is asking; 401 for nobody
+    Router::merge(crate::conversations::web::router(web))               # serves the routes and the page
+    ");
     assert!(host.read("sagents.toml").contains("web = \"axum\"\n"));
     assert!(host.read("Cargo.toml").contains("axum = \"0.8\"\nchrono"), "{}", host.read("Cargo.toml"));
     assert!(host.read("src/conversations.rs").contains("\npub mod web;\n"));
@@ -56,7 +59,7 @@ fn edits_of_its_files_are_merged_whatever_they_are() {
     for path in [SCRIPT, GUARD] {
         let first = host.read(path).lines().next().unwrap().to_owned();
         // As an older generator left it, with an edit at its end.
-        crate::rerun::age(&host, path, &first, "// As it was.");
+        age(&host, path, &first, "// As it was.");
         host.write(path, &format!("{}// Edited.\n", host.read(path)));
         let run = host.generate("update");
         assert!(run.stdout.contains(&format!("  merged    {path}\n")), "{}", run.stdout);
@@ -65,8 +68,9 @@ fn edits_of_its_files_are_merged_whatever_they_are() {
     }
     assert_eq!(host.sagents("check").code, 0);
 
-    crate::rerun::age(&host, SCRIPT, "\"use strict\"", "\"use sloppy\"");
-    edit(&host, SCRIPT, "\"use sloppy\"", "\"use mine\"");
+    let first = host.read(SCRIPT).lines().next().unwrap().to_owned();
+    age(&host, SCRIPT, &first, "// As it was.");
+    edit(&host, SCRIPT, "// As it was.", "// Mine.");
     let run = host.sagents("update");
     assert_eq!(run.code, 4, "{}{}", run.stdout, run.stderr);
     assert!(host.read(SCRIPT).contains("<<<<<<<"));
@@ -113,7 +117,17 @@ fn a_host_that_has_axum_keeps_its_version_and_features() {
 #[test]
 fn frameworks_and_names_that_do_not_fit_are_refused() {
     let host = host();
-    assert_snapshot!(refusal(&host, &format!("{LINE} --web rocket")), @"");
-    assert_snapshot!(refusal(&host, "gen persistence my_app::agent -s accounts::Scope --web axum"), @"");
+    assert_snapshot!(refusal(&host, &format!("{LINE} --web rocket")), @"
+    $ gen persistence conversations -s accounts::Scope --web rocket
+    error: --web: `rocket` is not a framework that is known
+    help: use `axum`, or `none` for no routes
+    exit 2
+    ");
+    assert_snapshot!(refusal(&host, "gen persistence my_app::agent -s accounts::Scope --web axum"), @"
+    $ gen persistence my_app::agent -s accounts::Scope --web axum
+    error: CONTEXT: the context's type would be called `Agent`, which the generated code uses already
+    help: use another name, for example `conversations`
+    exit 2
+    ");
     host.generate("gen persistence my_app::agent -s accounts::Scope");
 }

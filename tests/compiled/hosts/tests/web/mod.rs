@@ -1,5 +1,10 @@
 //! The routes, with real HTTP.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "bodies are written where they are sent"
+)]
+
 pub mod agent;
 pub mod client;
 mod events;
