@@ -4,7 +4,7 @@ import { api, uuid } from "./api.js";
 import { Composer } from "./composer.js";
 import { asksForDecision, Conversation, PAGE } from "./conversation.js";
 import { announce, attempt, showSignIn, toast } from "./dialog.js";
-import { $, button, element, iconButton } from "./dom.js";
+import { $, button, element, iconButton, place } from "./dom.js";
 import { MessageView } from "./message.js";
 import { Outbox } from "./outbox.js";
 import { showConnection, showHead, showTodos, showUsage } from "./panel.js";
@@ -421,14 +421,6 @@ function unfinished(last, status) {
   if (last.role === "user") return "There is no answer yet.";
   if (last.rows.some((row) => row.content_type === "tool_call")) return "The agent has not gone on after this.";
   return null;
-}
-
-/** Makes nodes the children of a list, and moves none that is in its place already. */
-function place(list, nodes) {
-  nodes.forEach((node, index) => {
-    if (list.children[index] !== node) list.insertBefore(node, list.children[index] ?? null);
-  });
-  while (list.children.length > nodes.length) list.lastChild.remove();
 }
 
 async function copyCode(event) {

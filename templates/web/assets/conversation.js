@@ -48,6 +48,8 @@ export class Conversation {
   store(rows) {
     for (const row of rows) {
       if (this.hasOlder && row.sequence < this.oldest) continue;
+      // The response of a call may arrive behind the event of a later change.
+      if (row.changed < this.rows.get(row.sequence)?.changed) continue;
       if (row.delivery !== "draft") this.complete(row.message_id);
       this.rows.set(row.sequence, row);
     }

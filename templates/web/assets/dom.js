@@ -85,3 +85,11 @@ export function patch(node, children) {
   });
   while (node.childNodes.length > children.length) node.lastChild.remove();
 }
+
+/** Makes nodes the children of a node. One that is in its place already is not moved, and keeps the focus. */
+export function place(node, children) {
+  children.forEach((child, index) => {
+    if (node.childNodes[index] !== child) node.insertBefore(child, node.childNodes[index] ?? null);
+  });
+  while (node.childNodes.length > children.length) node.lastChild.remove();
+}

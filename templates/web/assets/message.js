@@ -1,6 +1,6 @@
 // The view of one message. Its parts stay on the page while they do not change.
 
-import { button, element, icon, iconButton, patch } from "./dom.js";
+import { button, element, icon, iconButton, patch, place } from "./dom.js";
 import { safeUrl } from "./inline.js";
 import { markdown, markdownBlocks } from "./markdown.js";
 import { resultCard, toolCard } from "./tool.js";
@@ -33,8 +33,8 @@ export class MessageView {
   show(state) {
     const { rows, results } = this.message;
     const nodes = rows.map((row) => this.part(row, results.get(row.tool_call_id)));
-    this.body.replaceChildren(...nodes);
-    this.foot.replaceChildren(...this.marks(state), ...this.tools());
+    place(this.body, nodes);
+    patch(this.foot, [...this.marks(state), ...this.tools()]);
   }
 
   part(row, result) {
@@ -47,6 +47,7 @@ export class MessageView {
   }
 
   draw(row, result) {
+    if (row.role === "system") return element("p", { className: "notice" }, icon("alert"), element("span", {}, row.content));
     switch (row.content_type) {
       case "thinking":
         return folded("thinking", "thought", "Thinking", markdown(row.content));
@@ -95,7 +96,7 @@ export class MessageView {
   tools() {
     const { rows, isStreaming } = this.message;
     const [first] = rows;
-    if (isStreaming || !this.text || first.sequence === undefined) return [];
+    if (isStreaming || this.role === "system" || !this.text || first.sequence === undefined) return [];
     const tools = element("div", { className: "tools", role: "group", aria: { label: "Actions for this message" } });
     const time = new Date(first.inserted_at);
     tools.append(element("time", { dateTime: first.inserted_at, title: time.toLocaleString() }, time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })));
@@ -159,7 +160,7 @@ export class MessageView {
 /** Draws a part again: text keeps the blocks that are the same, and what was unfolded stays so. */
 function renew(old, row, draw) {
   const prose = row.content_type === "thinking" ? old.querySelector(".prose") : old;
-  if (["text", "thinking"].includes(row.content_type)) {
+  if (row.role !== "system" && ["text", "thinking"].includes(row.content_type)) {
     patch(prose, markdownBlocks(row.content));
     return old;
   }
