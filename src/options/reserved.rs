@@ -235,6 +235,7 @@ const WEB_TYPES: &[&str] = &[
     "RunChange",
     "RunGuard",
     "Runner",
+    "Sender",
     "SessionError",
     "SessionEvent",
     "Sse",
@@ -242,6 +243,7 @@ const WEB_TYPES: &[&str] = &[
     "StatusCode",
     "Streams",
     "Told",
+    "VecDeque",
     "Web",
     "Work",
 ];
