@@ -238,6 +238,7 @@ const WEB_TYPES: &[&str] = &[
     "RunChange",
     "RunGuard",
     "Runner",
+    "Sender",
     "SessionError",
     "SessionEvent",
     "Sse",
@@ -245,6 +246,7 @@ const WEB_TYPES: &[&str] = &[
     "StatusCode",
     "Streams",
     "Told",
+    "VecDeque",
     "Web",
     "Work",
 ];

@@ -11,7 +11,8 @@
 //! `rows` have an id. A browser that connects again sends the last one, and gets what is new or changed
 //! since; the parameter `after` is for the first connection of a page that has loaded messages. `rows`
 //! come from the database, whichever process wrote them; `partial`, `todos` and `title` come from the
-//! session of this process. A `partial` of a message whose rows are whole came too late.
+//! session of this process. A `partial` of a message whose rows are whole came too late. A `run` comes
+//! behind the rows that were stored before it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use uuid::Uuid;
 
@@ -86,9 +88,12 @@ pub(super) async fn follow(
         web,
     };
     stream.look().await?;
-    let stream = unfold(stream, |mut stream| async {
-        let event = stream.next().await?;
-        Some((Ok::<_, Infallible>(event), stream))
+    // In a task, because a client that reads slowly must not hold up a call of the database.
+    let (sender, events) = channel(16);
+    drop(tokio::spawn(stream.run(sender)));
+    let stream = unfold(events, |mut events| async {
+        let event = events.recv().await?;
+        Some((Ok::<_, Infallible>(event), events))
     });
     // A proxy that buffers would hold events back.
     let unbuffered = [(HeaderName::from_static("x-accel-buffering"), "no")];
@@ -126,6 +131,21 @@ struct Told {
 }
 
 impl Follow {
+    /// Sends events until the client has gone.
+    async fn run(mut self, sender: Sender<Event>) {
+        let send = async {
+            while let Some(event) = self.next().await {
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = send => {}
+            () = sender.closed() => {}
+        }
+    }
+
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.queue.pop_front() {
@@ -205,6 +225,7 @@ impl Follow {
     async fn look(&mut self) -> Result<()> {
         self.is_soon = false;
         self.find_session();
+        self.rows = Box::pin(pending());
         let run = self.web.conversations.get_run(&self.caller, self.id).await?;
         if let (Some((session, _)), Some(run)) = (&self.events, &run) {
             match self.web.resume(&self.caller, session, run).await {
@@ -225,20 +246,20 @@ impl Follow {
     async fn tell(&mut self, told: Told) -> Result<()> {
         const ROWS: u32 = 100;
 
+        // What is not polled must not keep a connection.
+        self.rows = Box::pin(pending());
         let before = self.told.replace(told);
-        if before == Some(told) {
-            return Ok(());
-        }
-        if before.is_some() {
+        if before.is_some_and(|before| before != told) {
             let changes = self.web.conversations.changes(&self.caller, self.id, self.cursor, ROWS).await?;
             if changes.reset || !changes.items.is_empty() {
                 self.send(changes);
-                let watch = self.web.conversations.watch(&self.caller, self.id, self.cursor)?;
-                self.rows = wait(watch);
             }
         }
-        let run = event("run", &told).retry(Duration::from_secs(1));
-        self.queue.push_back(run);
+        if before != Some(told) {
+            let run = event("run", &told).retry(Duration::from_secs(1));
+            self.queue.push_back(run);
+        }
+        self.rows = wait(self.web.conversations.watch(&self.caller, self.id, self.cursor)?);
         Ok(())
     }
 

@@ -111,7 +111,8 @@ async fn a_message_is_answered_after_the_run_of_another_process() {
     let path = conversation(&one.user(1)).await;
     let mut stream = one.user(1).follow(&format!("{path}/events")).await.unwrap();
     send(&one.user(1), &path, "wait").await;
-    stream.run("running").await;
+    let is_draft = |data: &Value| data["items"].to_string().contains("so far");
+    let _ = stream.until("rows", is_draft).await;
     send(&other.user(1), &path, "second").await;
     one.user(1)
         .post(&format!("{path}/stop"), json!({}))
