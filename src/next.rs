@@ -10,6 +10,7 @@ use crate::host::{Host, modules};
 use crate::memory::Last;
 use crate::options::{Options, ScopeOrigin, Web};
 use crate::plan::Plan;
+use crate::templates;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
@@ -44,6 +45,11 @@ pub enum Step {
     /// Serve the routes.
     Mount {
         context: String,
+    },
+    /// Remove what is only for the page, which is gone.
+    RemoveExample {
+        files: Vec<String>,
+        root: Utf8PathBuf,
     },
     /// Later: drop the columns of former owners.
     DropOldOwner {
@@ -89,10 +95,21 @@ pub fn steps(host: &Host, path: &Utf8Path, options: &Options, plan: &Plan, last:
         });
     }
     let had_web = last.resolved.as_ref().is_some_and(|before| !before.web.is_none());
-    if options.web == Web::Axum && !had_web && !host.is_new() {
+    let has_example = plan.files.contains_key(Utf8Path::new("src/agent.rs"));
+    if options.web == Web::Axum && !had_web && !has_example {
         let scope = options.scope.rust();
         steps.extend((options.scope_origin != ScopeOrigin::Context).then_some(Step::Extract { scope }));
         steps.push(Step::Mount { context: options.context.rust() });
+    }
+    if options.web == Web::None && had_web {
+        let files = templates::example::modules(options).into_iter().map(|(name, _)| format!("src/{name}.rs"));
+        let is_left = |file: &String| {
+            let file = Utf8Path::new(file);
+            last.files.once.contains_key(file) && host.tree.is_file(file)
+        };
+        let files: Vec<_> = files.filter(is_left).collect();
+        let root = host.krate.root.clone();
+        steps.extend((!files.is_empty()).then_some(Step::RemoveExample { files, root }));
     }
     if migrates && !plan.former_owners.is_empty() {
         steps.push(Step::DropOldOwner { context: options.context.key(), columns: plan.former_owners.clone() });

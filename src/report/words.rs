@@ -54,6 +54,9 @@ pub fn step(step: &Step) -> Command {
         Step::Mount { context } => {
             (format!("Router::merge({context}::web::router(web))"), "serves the routes and the page".to_owned())
         }
+        Step::RemoveExample { files, root } => {
+            (format!("rm {}", files.join(" ")), format!("they are for the page; remove their lines from {root} too"))
+        }
         Step::DropOldOwner { context, columns } => (
             format!("sagents update {context} --drop-old-owner"),
             format!("later, when {} is not needed any more", columns.join(", ")),

@@ -90,6 +90,20 @@ fn removed_it_leaves_what_was_edited() {
 }
 
 #[test]
+fn a_new_package_that_loses_its_page_says_what_is_left_of_it() {
+    let host = Host::empty();
+    host.generate("gen persistence MyApp.Conversations -s MyApp.Accounts.Scope --init --web axum --path my_app");
+    let package = Host::at(host.root().join("my_app"));
+    let run = package.generate("gen persistence conversations --web none");
+    let (_, next) = run.stdout.split_once("\nNext:\n").unwrap();
+    assert_snapshot!(next, @"  rm src/agent.rs src/model.rs src/login.rs  # they are for the page; remove their lines from src/lib.rs too");
+    assert!(package.read("src/main.rs").contains("a short"));
+    let run = package.generate("gen persistence conversations --web axum");
+    assert!(!run.stdout.contains("Next:"), "{}", run.stdout);
+    assert!(package.read("src/main.rs").contains("web::router"));
+}
+
+#[test]
 fn it_follows_the_place_and_the_style_of_the_context() {
     let host = Host::empty()
         .file("Cargo.toml", &manifest("my_app", "2021", ""))

@@ -263,12 +263,12 @@ impl<P: SessionPersistence> Session<P> {
                 let Some((revision, unsaved)) = reloaded else {
                     return;
                 };
-                tracing::warn!(
-                    agent_id = self.context.agent_id,
-                    revision = revision.0,
-                    replaced = unsaved.is_some(),
-                    "the agent state was reloaded"
-                );
+                let (agent_id, number) = (self.context.agent_id.as_str(), revision.0);
+                if unsaved.is_some() {
+                    tracing::warn!(agent_id, revision = number, "unsaved changes were given up");
+                } else {
+                    tracing::debug!(agent_id, revision = number, "the agent state was reloaded");
+                }
                 self.emit(SessionEvent::Reloaded { revision, unsaved });
             }
             Err(error) if is_missing::<P>(&error) => self.state().delete(&error),
