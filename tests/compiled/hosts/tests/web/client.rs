@@ -121,15 +121,23 @@ impl Client {
         body: Option<(&str, &str)>,
     ) -> BufReader<TcpStream> {
         let mut connection = TcpStream::connect(self.address).await.unwrap();
-        let mut request = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\n", self.address);
-        for (name, value) in &self.headers {
-            request += &format!("{name}: {value}\r\n");
-        }
+        let mut lines = vec![
+            format!("{method} {path} HTTP/1.0"),
+            format!("Host: {}", self.address),
+        ];
+        lines.extend(
+            self.headers
+                .iter()
+                .map(|(name, value)| format!("{name}: {value}")),
+        );
         if let Some((kind, text)) = body {
-            request += &format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", text.len());
+            lines.push(format!(
+                "Content-Type: {kind}\r\nContent-Length: {}",
+                text.len()
+            ));
         }
-        request += "\r\n";
-        request += body.map_or("", |(_, text)| text);
+        let text = body.map_or("", |(_, text)| text);
+        let request = format!("{}\r\n\r\n{text}", lines.join("\r\n"));
         // A server that refuses a body does not read all of it.
         let _ = connection.write_all(request.as_bytes()).await;
         BufReader::with_capacity(1024, connection)
@@ -154,7 +162,7 @@ async fn head(connection: &mut BufReader<TcpStream>) -> (u16, Vec<(String, Strin
                 status = line
                     .split(' ')
                     .nth(1)
-                    .and_then(|status| status.parse().ok())
+                    .and_then(|status| status.parse().ok());
             }
         }
     }

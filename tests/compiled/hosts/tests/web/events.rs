@@ -173,11 +173,12 @@ impl Killed {
 
     fn send(&self, path: &str) {
         let (client, path) = (self.1.clone(), path.to_owned());
-        let _ = self
+        let task = self
             .0
             .as_ref()
             .unwrap()
             .spawn(async move { send(&client, &path, "wait").await });
+        drop(task);
     }
 
     fn kill(mut self) {
