@@ -121,6 +121,17 @@ impl Browser {
     }
 
     fn try_click(&self, selector: &str) -> Result<Value, String> {
+        // The driver clicks where an element was, also if it slides in.
+        let is_still = format!(
+            "const place = () => JSON.stringify(document.querySelector({}).getBoundingClientRect()); \
+             const before = place(); \
+             await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next))); \
+             return before === place();",
+            json!(selector)
+        );
+        if self.run(&is_still)? != Value::Bool(true) {
+            return Err("it moves".to_owned());
+        }
         let found = self.call("POST", "element", &json!({ "using": "css selector", "value": selector }))?;
         let id = found.as_object().and_then(|found| found.values().next()).and_then(Value::as_str);
         self.call("POST", &format!("element/{}/click", id.unwrap_or_default()), &json!({}))

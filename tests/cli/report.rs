@@ -128,6 +128,10 @@ fn the_help_of_the_generator_is_complete() {
                                    conversations yet
           --drop-old-owner         Drop the columns of former owners, which a change of owner keeps
 
+    Web:
+          --web <NAME>  HTTP routes, server-sent events and a page for the context: axum or none
+                        [default: none]
+
     Host:
           --no-wire         Print the lines for Cargo.toml and the parent module instead of adding them
           --no-tests        Leave the generated tests out
@@ -228,7 +232,7 @@ fn every_command_has_a_man_page() {
     let headings: Vec<_> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
     assert_snapshot!(
         headings.join(", "),
-        @r#"NAME, SYNOPSIS, DESCRIPTION, OPTIONS, OWNER, GROUP, DATABASE, HOST, RUN, VERSION, EXAMPLES, "EXIT STATUS""#
+        @r#"NAME, SYNOPSIS, DESCRIPTION, OPTIONS, OWNER, GROUP, DATABASE, WEB, HOST, RUN, VERSION, EXAMPLES, "EXIT STATUS""#
     );
     assert!(page.contains("\n5  a decision is needed that only a person or a flag can make\n"), "{page}");
 }

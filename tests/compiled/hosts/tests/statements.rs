@@ -102,7 +102,8 @@ async fn every_call_is_one_statement() {
     let answer = Message::assistant("Counted.").with_usage("b", tokens);
     let answer_id = Uuid::now_v7();
     statements!(1, layer.save_message(scope, id, answer_id, &answer)).unwrap();
-    statements!(1, layer.save_message(scope, id, answer_id, &answer)).unwrap();
+    // A repeat appends nothing, and then compares the items.
+    statements!(2, layer.save_message(scope, id, answer_id, &answer)).unwrap();
     let usage = statements!(1, layer.usage(scope, id)).unwrap();
     assert_eq!(usage.total(), TokenUsage::new(20, 4));
     let (from, to) = (chrono::DateTime::UNIX_EPOCH, chrono::Utc::now());
