@@ -164,11 +164,11 @@ where
         .fallback(async || Problem::new(StatusCode::NOT_FOUND))
         .method_not_allowed_fallback(async || Problem::new(StatusCode::METHOD_NOT_ALLOWED))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(from_fn(guard::same_site));
+        .layer(from_fn(same_site));
     Router::new()
         .nest("/api", api)
         .merge(page::routes())
-        .layer(from_fn(guard::headers))
+        .layer(from_fn(headers))
         .layer(Extension(web))
 }
 

@@ -147,12 +147,12 @@ async fn every_call_is_one_statement() {
     statements!(1, layer.resolve_interrupted_tool_result(scope, id, result)).unwrap();
     statements!(1, layer.resolve_interrupted_tool_result(scope, id, result)).unwrap_err();
 
-    // The whole message finds its draft by the key, which refuses to store it twice.
+    // The whole message is not appended, because its draft exists, and then replaces it.
     let draft_id = Uuid::now_v7();
     let draft = Message::assistant("To the");
     statements!(1, layer.save_draft(scope, id, draft_id, &draft)).unwrap();
     statements!(1, layer.save_draft(scope, id, draft_id, &draft)).unwrap();
-    statements!(1, layer.save_message(scope, id, draft_id, &draft)).unwrap();
+    statements!(2, layer.save_message(scope, id, draft_id, &draft)).unwrap();
     statements!(1, layer.unsettled_messages(scope, id)).unwrap();
     let settled = [(draft_id, Delivery::Stored)];
     statements!(1, layer.settle_messages(scope, id, &settled)).unwrap();
