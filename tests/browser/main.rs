@@ -29,6 +29,15 @@ fn ask(browser: &Browser, text: &str) {
     browser.wait(&format!("document.querySelector('{AGENT}:last-child') && {IDLE}"));
 }
 
+/// What is shown is what is stored.
+fn assert_stored(browser: &Browser) {
+    let shown = browser.text("#messages");
+    browser.reload();
+    ready(browser);
+    browser.wait(IDLE);
+    assert_eq!(browser.text("#messages"), shown);
+}
+
 /// Chooses something in the menu of the open conversation.
 fn choose(browser: &Browser, item: &str) {
     browser.click("#more");
@@ -62,12 +71,7 @@ fn an_answer_streams_in_and_survives_a_reload_in_the_middle() {
     assert_eq!((browser.count(USER), browser.count(AGENT)), (1, 1));
     browser.wait("!document.getElementById('usage').hidden");
 
-    // What was shown is what is stored.
-    let shown = browser.text("#messages");
-    browser.reload();
-    ready(&browser);
-    browser.wait(IDLE);
-    assert_eq!(browser.text("#messages"), shown);
+    assert_stored(&browser);
 }
 
 #[test]
@@ -152,11 +156,7 @@ fn a_server_that_is_killed_and_started_again_goes_on_without_a_reload() {
     browser.see(AGENT, &start);
     assert_eq!(browser.value("window.isSame"), true);
 
-    let shown = browser.text("#messages");
-    browser.reload();
-    ready(&browser);
-    browser.wait(IDLE);
-    assert_eq!(browser.text("#messages"), shown);
+    assert_stored(&browser);
 }
 
 #[test]

@@ -74,10 +74,10 @@ async fn searches_of_one_owner_do_not_slow_down_another() {
         searches.shutdown().await;
         ratios.push(median(attacked).as_secs_f64() / median(usual).as_secs_f64());
     }
-    // What else the machine does touches some of the rounds. Blocked calls would take a thousand times as long.
+    // What else the machine does touches some of the rounds.
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     println!("times as long beside searches: {ratios:.2?}");
-    assert!(least < 4.0, "{ratios:?}");
+    assert!(least < 2.0, "{ratios:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
