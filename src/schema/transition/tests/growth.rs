@@ -360,3 +360,137 @@ fn a_view_of_the_hosts_own_is_in_the_way_of_another_type() {
     help: drop or redefine the view in a migration of your own, and run this again
     ");
 }
+
+#[test]
+fn what_a_newer_generator_adds_is_added() {
+    let mut older = user();
+    older.tables[2].columns.retain(|column| column.name != "metadata");
+    older.tables[2].indexes.clear();
+    let transition = change(&older, &user(), same_owner());
+    insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
+    -- New columns.
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "metadata" TEXT NOT NULL DEFAULT '{}' CONSTRAINT "metadata_is_json" CHECK (json_valid("metadata"));
+
+    -- Indexes as they are from now on.
+    CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
+        WHERE tool_call_id IS NOT NULL;
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed", "sequence")
+        WHERE changed >= 0;
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
+        WHERE delivery IN ('draft', 'unsaved');
+    "#);
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_display_messages" ADD COLUMN "metadata" JSONB NOT NULL DEFAULT '{}';
+
+    -- New tables, keys, checks and indexes.
+    CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
+        WHERE tool_call_id IS NOT NULL;
+    CREATE INDEX "sagents_display_messages_changed" ON "sagents_display_messages" ("user_id", "conversation_id", "changed", "sequence")
+        WHERE changed >= 0;
+    CREATE INDEX "sagents_display_messages_unsettled" ON "sagents_display_messages" ("user_id", "conversation_id", "delivery", "message_id")
+        WHERE delivery IN ('draft', 'unsaved');
+    "#);
+    insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
+
+    -- Stops, with nothing changed, if sagents_display_messages has a value of metadata that would be lost.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE CAST("metadata" AS TEXT) <> '{}') THEN
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with a value of metadata that would be lost; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- Tables, keys, checks and indexes that are no more.
+    DROP INDEX "sagents_display_messages_tool_calls";
+    DROP INDEX "sagents_display_messages_changed";
+    DROP INDEX "sagents_display_messages_unsettled";
+
+    -- Columns that are no more.
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "metadata";
+    "#);
+}
+
+#[test]
+fn what_a_newer_generator_makes_stricter_is_made_so() {
+    let mut older = user();
+    let messages = &mut older.tables[2];
+    messages.unique.clear();
+    messages.columns.retain(|column| column.name != "status");
+    messages.checks.retain(|check| !check.condition.contains("status") && check.name != "valid_item");
+    messages.columns[6].default = Some(Default::Zero);
+    messages.columns[6].nullable = true;
+    let transition = change(&older, &user(), same_owner());
+    assert_eq!(rebuilt(&transition), ["sagents_display_messages"]);
+    insta::assert_snapshot!(transition.up(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
+
+    -- Stops, with nothing changed, if sagents_display_messages has no value of content_type: a text is needed.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE "content_type" IS NULL) THEN
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with no value of content_type: a text is needed; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_display_messages"
+        ADD COLUMN "status" TEXT,
+        ALTER COLUMN "content_type" SET NOT NULL,
+        ALTER COLUMN "content_type" DROP DEFAULT;
+
+    -- New tables, keys, checks and indexes.
+    ALTER TABLE "sagents_display_messages"
+        ADD CONSTRAINT "sagents_display_messages_key" UNIQUE ("user_id", "conversation_id", "message_id", "item"),
+        ADD CONSTRAINT "valid_item" CHECK (item >= 0),
+        ADD CONSTRAINT "valid_status" CHECK (status IN ('pending', 'executing', 'completed', 'failed', 'interrupted', 'cancelled')),
+        ADD CONSTRAINT "status_of_tool_call" CHECK ((content_type = 'tool_call') = (status IS NOT NULL));
+    "#);
+    insta::assert_snapshot!(transition.down(Database::Postgres), @r#"
+    -- Nobody writes while the tables change.
+    LOCK TABLE "sagents_conversations", "sagents_agent_states", "sagents_display_messages", "sagents_agent_messages", "sagents_unreadable_states", "sagents_runs", "sagents_usage" IN ACCESS EXCLUSIVE MODE;
+
+    -- Stops, with nothing changed, if sagents_display_messages has a value of status that would be lost.
+    DO $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM "sagents_display_messages" WHERE "status" IS NOT NULL) THEN
+            RAISE EXCEPTION 'there are rows in sagents_display_messages with a value of status that would be lost; nothing was changed';
+        END IF;
+    END
+    $$;
+
+    -- Tables, keys, checks and indexes that are no more.
+    ALTER TABLE "sagents_display_messages"
+        DROP CONSTRAINT "sagents_display_messages_key",
+        DROP CONSTRAINT "valid_item",
+        DROP CONSTRAINT "valid_status",
+        DROP CONSTRAINT "status_of_tool_call";
+
+    -- Columns that are no more.
+    ALTER TABLE "sagents_display_messages" DROP COLUMN "status";
+
+    -- Columns as they are from now on.
+    ALTER TABLE "sagents_display_messages"
+        ALTER COLUMN "content_type" DROP NOT NULL,
+        ALTER COLUMN "content_type" SET DEFAULT 0;
+    "#);
+}
+
+#[test]
+fn a_new_column_needs_a_value() {
+    let mut newer = user();
+    let shape = Column { name: "shape".to_owned(), ..newer.tables[1].columns[2].clone() };
+    newer.tables[1].columns.push(shape);
+    insta::assert_snapshot!(transition_error(&user(), &newer, &same_owner()), @"
+    the recorded tables are not ones that this version can change: `shape` in `sagents_agent_states` is missing, and every row needs a 32-bit integer for it: it has no default
+    help: restore .sagents from version control, then run this again
+    ");
+}
