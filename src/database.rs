@@ -110,6 +110,11 @@ impl Database {
         }
     }
 
+    /// A table, in its schema if that is named.
+    pub fn quote_table(self, schema: Option<&str>, table: &str) -> String {
+        schema.into_iter().chain([table]).map(|name| self.quote(name)).collect::<Vec<_>>().join(".")
+    }
+
     pub fn string_literal(self, text: &str) -> String {
         match self {
             Self::Sqlite | Self::Postgres => format!("'{}'", text.replace('\'', "''")),

@@ -185,8 +185,7 @@ fn reference(key: &ForeignKey, database: Database) -> String {
 }
 
 fn referenced(key: &ForeignKey, database: Database) -> String {
-    let parts = key.schema.iter().chain([&key.table]);
-    parts.map(|part| database.quote(part)).collect::<Vec<_>>().join(".")
+    database.quote_table(key.schema.as_deref(), &key.table)
 }
 
 /// The indexes of a table.

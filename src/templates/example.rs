@@ -3,7 +3,10 @@
 
 use askama::Template;
 
-use super::{Opening, StoreGroup, is_uuid, outside, render};
+use super::key::is_uuid;
+use super::package::{Opening, outside};
+use super::render;
+use super::store::StoreGroup;
 use crate::key::KeyType;
 use crate::options::{Options, ScopeOrigin, Web, is_reserved};
 
@@ -79,15 +82,12 @@ pub fn modules(options: &Options) -> Vec<(&'static str, String)> {
 /// The `main` of a new package with a page.
 pub fn server(options: &Options, package: &str) -> String {
     let groups = options.owner.as_ref().zip(options.group.as_ref()).filter(|(_, group)| group.table.is_owners);
-    let members = groups.map(|(owner, group)| {
-        let StoreGroup { table, column, member, is_owners: _ } = StoreGroup::new(group, options.database);
-        Members {
-            noun: group.noun.to_string(),
-            join: format!("INSERT INTO {table} ({member}, {column}) VALUES ($1, $2) ON CONFLICT DO NOTHING"),
-            owner_ids: USERS.map(|user| key(owner.key, user)).join(", "),
-            group_id: key(group.key, USERS[0]),
-            uses_uuid: is_uuid(owner.key) || is_uuid(group.key),
-        }
+    let members = groups.map(|(owner, group)| Members {
+        noun: group.noun.to_string(),
+        join: StoreGroup::new(group, options.database).join(),
+        owner_ids: USERS.map(|user| key(owner.key, user)).join(", "),
+        group_id: key(group.key, USERS[0]),
+        uses_uuid: is_uuid(owner.key) || is_uuid(group.key),
     });
     render(&Server {
         context: options.context.last().camel(),

@@ -1,0 +1,123 @@
+//! The `main` of a new package.
+
+use askama::Template;
+
+use super::key::owned_key;
+use super::render;
+use super::store::StoreGroup;
+use crate::database::Database;
+use crate::names::crate_name;
+use crate::options::Options;
+
+#[derive(Template)]
+#[template(path = "init/main.rs", escape = "none")]
+struct Main<'a> {
+    context: String,
+    /// The path of the context's module: `my_app::conversations`.
+    module: String,
+    /// The path of the runtime.
+    runtime: String,
+    /// Nothing if the scope is called like something else that `main` names.
+    scope_import: Option<&'a str>,
+    scope: &'a str,
+    group: Option<MainGroup>,
+    opening: Opening,
+}
+
+/// How `main` shows a group.
+struct MainGroup {
+    noun: String,
+    scope: String,
+    /// The statement that makes the owner a member, and its parameters.
+    join: String,
+    owner_id: &'static str,
+    group_id: &'static str,
+}
+
+/// The `main` of a new package.
+pub fn main(options: &Options, package: &str) -> String {
+    let outside = |path| outside(package, path);
+    let context = options.context.last().camel();
+    let name = &options.scope.name;
+    let is_taken = MAIN_NAMES.contains(&name.as_str()) || *name == context;
+    let scope_public = outside(options.scope.rust());
+    let scope_type = if is_taken { &scope_public } else { name };
+    let scope = match (&options.owner, &options.group) {
+        (Some(owner), Some(group)) => {
+            let (id, group_id) = (owned_key(owner.key), owned_key(group.key));
+            format!("{scope_type} {{ {}: Some({id}), {}: Some({group_id}) }}", owner.field, group.field)
+        }
+        (Some(owner), None) => format!("{scope_type} {{ {}: {} }}", owner.field, owned_key(owner.key)),
+        (None, _) => scope_type.clone(),
+    };
+    let group = options.owner.as_ref().zip(options.group.as_ref()).filter(|(_, group)| group.table.is_owners);
+    let group = group.map(|(owner, group)| MainGroup {
+        noun: group.noun.to_string(),
+        scope: format!("{scope_type} {{ {}: None, {}: Some({}) }}", owner.field, group.field, owned_key(group.key)),
+        join: StoreGroup::new(group, options.database).join(),
+        owner_id: owned_key(owner.key),
+        group_id: owned_key(group.key),
+    });
+    let scope_import = (!is_taken).then_some(scope_public.as_str());
+    let opening = Opening::new(options, package);
+    let module = outside(options.context.rust());
+    let runtime = outside("crate::sagents".to_owned());
+    render(&Main { context, module, runtime, scope_import, scope: &scope, group, opening })
+}
+
+/// How a `main` opens its database.
+pub struct Opening {
+    /// Where the database is, from the environment.
+    pub url: String,
+    /// A URL may hold a password, which is nobody's to see.
+    pub opened: &'static str,
+    /// The macro's argument; by default it looks where migrations are by default.
+    pub migrations: String,
+}
+
+impl Opening {
+    pub fn new(options: &Options, package: &str) -> Self {
+        Self {
+            url: match options.database {
+                Database::Sqlite => {
+                    format!(r#"std::env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:{package}.db".into())"#)
+                }
+                Database::Postgres => format!(
+                    r#"std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL, for example to postgres://localhost/{package}")?"#
+                ),
+            },
+            opened: match options.database {
+                Database::Sqlite => "opened {url} and ran its migrations",
+                Database::Postgres => "opened the database and ran its migrations",
+            },
+            migrations: match options.migrations.as_str() {
+                "migrations" => String::new(),
+                other => format!("\"./{other}\""),
+            },
+        }
+    }
+}
+
+/// A path of the library, as the binary beside it writes it.
+pub fn outside(package: &str, path: String) -> String {
+    match path.strip_prefix("crate::") {
+        Some(rest) => format!("{}::{rest}", crate_name(package)),
+        None => path,
+    }
+}
+
+/// What `main` names besides the scope and the context.
+const MAIN_NAMES: &[&str] = &[
+    "Box",
+    "Coordinator",
+    "Decided",
+    "Decision",
+    "ListConversations",
+    "Message",
+    "MessagePage",
+    "NewConversation",
+    "Result",
+    "ToolCall",
+    "ToolResult",
+    "Uuid",
+];
