@@ -1,0 +1,314 @@
+//! Where modules go, and the lines that declare them.
+
+use insta::assert_snapshot;
+
+use super::{PLAIN, assert_a_second_run_changes_nothing, created, lines_with};
+use crate::support::Host;
+
+#[test]
+fn a_host_with_mod_rs_files_gets_one_more() {
+    let host = Host::library().file("src/lib.rs", "mod util;\n").file("src/util/mod.rs", "");
+    assert_snapshot!(created(&host, PLAIN), @"
+    .gitattributes
+    migrations/[version]_create_sagents_persistence.down.sql
+    migrations/[version]_create_sagents_persistence.up.sql
+    sagents.toml
+    src/accounts/mod.rs
+    src/conversations/mod.rs
+    src/conversations/scope.rs
+    src/conversations/store/mod.rs
+    src/conversations/tests/mod.rs
+    src/sagents/branch.rs
+    src/sagents/display.rs
+    src/sagents/export/checks.rs
+    src/sagents/export/fields.rs
+    src/sagents/export/file.rs
+    src/sagents/export/mod.rs
+    src/sagents/export/rows.rs
+    src/sagents/export/values.rs
+    src/sagents/export/whole_state.rs
+    src/sagents/extensions.rs
+    src/sagents/json.rs
+    src/sagents/message.rs
+    src/sagents/messages.rs
+    src/sagents/mod.rs
+    src/sagents/persistence.rs
+    src/sagents/run.rs
+    src/sagents/serializer.rs
+    src/sagents/session/backoff.rs
+    src/sagents/session/coordinator.rs
+    src/sagents/session/drafts.rs
+    src/sagents/session/edits.rs
+    src/sagents/session/event.rs
+    src/sagents/session/guard.rs
+    src/sagents/session/handle.rs
+    src/sagents/session/mod.rs
+    src/sagents/session/options.rs
+    src/sagents/session/registry.rs
+    src/sagents/session/reloads.rs
+    src/sagents/session/rewinds.rs
+    src/sagents/session/runs.rs
+    src/sagents/session/saves.rs
+    src/sagents/session/state.rs
+    src/sagents/session/task.rs
+    src/sagents/session/tools.rs
+    src/sagents/session/turn.rs
+    src/sagents/session/writer.rs
+    src/sagents/session/writes.rs
+    src/sagents/state.rs
+    src/sagents/stored.rs
+    src/sagents/timestamp.rs
+    src/sagents/todo.rs
+    src/sagents/turn.rs
+    src/sagents/usage.rs
+    ");
+    assert_snapshot!(host.read("src/lib.rs"), @"
+    pub mod accounts;
+    pub mod conversations;
+    pub mod sagents;
+    mod util;
+    ");
+}
+
+#[test]
+fn a_module_that_became_a_directory_is_found_there() {
+    let host = Host::library();
+    host.generate(PLAIN);
+    let [flat, nested] = ["src/sagents/session.rs", "src/sagents/session/mod.rs"].map(|path| host.root().join(path));
+    std::fs::rename(&flat, &nested).unwrap();
+    host.generate(PLAIN);
+    assert_eq!((flat.exists(), nested.exists(), host.generate("check").code), (false, true, 0));
+}
+
+#[test]
+fn what_stands_on_top_of_a_file_stays_there() {
+    let text = "#!/usr/bin/env run\n// Licence: none.\n\n#![forbid(unsafe_code)]\n//! A library.\n//!\n//! It does things.\n\n\
+                use std::fmt;\n\n/// A thing.\npub struct Thing;\n";
+    let host = Host::library().file("src/lib.rs", text);
+    host.generate(&format!("{PLAIN} --create-scope"));
+    assert_snapshot!(host.read("src/lib.rs"), @"
+    #!/usr/bin/env run
+    // Licence: none.
+
+    #![forbid(unsafe_code)]
+    //! A library.
+    //!
+    //! It does things.
+
+    pub mod accounts;
+    pub mod conversations;
+    pub mod sagents;
+
+    use std::fmt;
+
+    /// A thing.
+    pub struct Thing;
+    ");
+}
+
+#[test]
+fn a_mod_line_goes_to_its_place_among_others() {
+    let text = "//! A library.\n\npub mod alpha;\npub mod zulu; // the last\n\n#[cfg(test)]\nmod tests;\n";
+    let host = Host::library()
+        .file("src/lib.rs", text)
+        .file("src/alpha.rs", "")
+        .file("src/zulu.rs", "")
+        .file("src/tests.rs", "");
+    host.generate(PLAIN);
+    assert_snapshot!(host.read("src/lib.rs"), @"
+    //! A library.
+
+    pub mod accounts;
+    pub mod alpha;
+    pub mod conversations;
+    pub mod sagents;
+    pub mod zulu; // the last
+
+    #[cfg(test)]
+    mod tests;
+    ");
+}
+
+#[test]
+fn a_context_below_a_module_that_is_there_is_declared_in_it() {
+    let chat = "//! Talking.\n\npub fn talk() {}\n";
+    let host = Host::library().file("src/lib.rs", "pub mod chat;\n").file("src/chat.rs", chat);
+    let line = "gen persistence MyApp.Chat.Conversations -s MyApp.Accounts.Scope";
+    assert_snapshot!(created(&host, line), @"
+    .gitattributes
+    migrations/[version]_create_sagents_persistence.down.sql
+    migrations/[version]_create_sagents_persistence.up.sql
+    sagents.toml
+    src/accounts.rs
+    src/chat/conversations.rs
+    src/chat/conversations/scope.rs
+    src/sagents.rs
+    src/sagents/branch.rs
+    src/sagents/display.rs
+    src/sagents/export.rs
+    src/sagents/export/checks.rs
+    src/sagents/export/fields.rs
+    src/sagents/export/file.rs
+    src/sagents/export/rows.rs
+    src/sagents/export/values.rs
+    src/sagents/export/whole_state.rs
+    src/sagents/extensions.rs
+    src/sagents/json.rs
+    src/sagents/message.rs
+    src/sagents/messages.rs
+    src/sagents/persistence.rs
+    src/sagents/run.rs
+    src/sagents/serializer.rs
+    src/sagents/session.rs
+    src/sagents/session/backoff.rs
+    src/sagents/session/coordinator.rs
+    src/sagents/session/drafts.rs
+    src/sagents/session/edits.rs
+    src/sagents/session/event.rs
+    src/sagents/session/guard.rs
+    src/sagents/session/handle.rs
+    src/sagents/session/options.rs
+    src/sagents/session/registry.rs
+    src/sagents/session/reloads.rs
+    src/sagents/session/rewinds.rs
+    src/sagents/session/runs.rs
+    src/sagents/session/saves.rs
+    src/sagents/session/state.rs
+    src/sagents/session/task.rs
+    src/sagents/session/tools.rs
+    src/sagents/session/turn.rs
+    src/sagents/session/writer.rs
+    src/sagents/session/writes.rs
+    src/sagents/state.rs
+    src/sagents/stored.rs
+    src/sagents/timestamp.rs
+    src/sagents/todo.rs
+    src/sagents/turn.rs
+    src/sagents/usage.rs
+    ");
+    assert_snapshot!(host.read("src/chat.rs"), @"
+    //! Talking.
+
+    pub mod conversations;
+
+    pub fn talk() {}
+    ");
+    assert_a_second_run_changes_nothing(&host, line);
+}
+
+#[test]
+fn a_parent_that_is_missing_is_created() {
+    let host = Host::library();
+    let line = "gen persistence crate::chat::log::conversations -s crate::chat::Scope";
+    host.generate(line);
+    assert_snapshot!([host.read("src/lib.rs"), host.read("src/chat.rs"), host.read("src/chat/log.rs")].join("---\n"), @"
+    pub mod chat;
+    pub mod sagents;
+    ---
+    //! Who is asking, and for which user.
+
+    pub mod log;
+
+    /// On whose behalf a call is made. What belongs to the user is reached through one.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Scope {
+        /// The user that the caller acts for.
+        pub user_id: i64,
+    }
+    ---
+    //! The modules of `log`.
+
+    pub mod conversations;
+    ");
+    assert_a_second_run_changes_nothing(&host, line);
+}
+
+#[test]
+fn without_wiring_the_lines_are_printed_and_the_hosts_files_stay() {
+    let host = Host::library();
+    let (manifest, root) = (host.read("Cargo.toml"), host.read("src/lib.rs"));
+    let line = format!("{PLAIN} --no-wire");
+    let run = host.generate(&line);
+    let unwired = run.stdout.lines().skip_while(|line| !line.starts_with("Add to"));
+    let unwired = unwired.take_while(|line| *line != "Next:").collect::<Vec<_>>().join("\n");
+    assert_snapshot!(unwired, @r#"
+    Add to .gitattributes:
+      .sagents/** linguist-generated=true
+
+    Add to Cargo.toml:
+      chrono = { version = "0.4", features = ["serde"] }
+      serde = { version = "1.0", features = ["derive"] }
+      serde_json = { version = "1.0", features = ["float_roundtrip"] }
+      sqlx = { version = "0.9", features = ["chrono", "runtime-tokio", "sqlite", "uuid"] }
+      thiserror = "2.0"
+      tracing = "0.1"
+      uuid = { version = "1.10", features = ["serde", "v7"] }
+      tokio = { version = "1.40", features = ["rt", "sync", "time"] }
+      tokio = { version = "1.40", features = ["macros", "rt-multi-thread"] } # in [dev-dependencies]
+
+    Add to src/lib.rs:
+      pub mod accounts;
+      pub mod conversations;
+      pub mod sagents;
+
+    Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
+    "#);
+    assert_eq!((host.read("Cargo.toml"), host.read("src/lib.rs")), (manifest, root));
+    assert_a_second_run_changes_nothing(&host, PLAIN);
+}
+
+#[test]
+fn without_wiring_a_scope_to_add_is_printed_whole() {
+    let host =
+        Host::library().file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", "pub struct Account;\n");
+    let run = host.generate(&format!("{PLAIN} --no-wire --create-scope"));
+    let unwired = run.stdout.lines().skip_while(|line| !line.starts_with("Add to src/accounts.rs"));
+    assert_snapshot!(unwired.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n"), @"
+    Add to src/accounts.rs:
+      /// On whose behalf a call is made. What belongs to the user is reached through one.
+      #[derive(Debug, Clone, PartialEq, Eq)]
+      pub struct Scope {
+          /// The user that the caller acts for.
+          pub user_id: i64,
+      }
+    ");
+    assert_a_second_run_changes_nothing(&host, PLAIN);
+}
+
+#[test]
+fn without_tests_nothing_of_them_is_there() {
+    let host = Host::library();
+    host.generate(&format!("{PLAIN} --no-tests"));
+    assert!(!host.exists("src/conversations/tests.rs"));
+    assert_snapshot!(lines_with(&host, "src/conversations.rs", "test"), @"");
+    assert_snapshot!(lines_with(&host, "Cargo.toml", "dev-dependencies"), @"");
+    assert_a_second_run_changes_nothing(&host, PLAIN);
+}
+
+#[test]
+fn two_contexts_share_a_host() {
+    let host = Host::library();
+    host.generate(PLAIN);
+    let second = "gen persistence support_chats -s accounts::Scope -t none --table-prefix support_";
+    host.generate(second);
+    assert_snapshot!(host.read("sagents.toml"), @r#"
+    # What `sagents gen persistence` was asked for, per context. Options that are not here have their default.
+    # Commit this file; a rerun starts from it.
+
+    [contexts.conversations]
+    scope = "accounts::Scope"
+
+    [contexts.support_chats]
+    scope = "accounts::Scope"
+    owner-type = "none"
+    table-prefix = "support_"
+    "#);
+    assert_snapshot!(host.read("src/lib.rs"), @"
+    pub mod accounts;
+    pub mod conversations;
+    pub mod sagents;
+    pub mod support_chats;
+    ");
+    assert_a_second_run_changes_nothing(&host, PLAIN);
+    assert_a_second_run_changes_nothing(&host, second);
+}

@@ -1,0 +1,166 @@
+//! Workspaces, and crates beside the host.
+
+use insta::assert_snapshot;
+
+use super::{assert_a_second_run_changes_nothing, created, lines_with};
+use crate::support::{Host, manifest};
+use crate::transcript::next;
+
+fn workspace() -> Host {
+    let root = "[workspace]\nmembers = [\"web\"]\nresolver = \"3\"\n\n[workspace.dependencies]\n\
+                sqlx = { version = \"0.8.6\", default-features = false, features = [\"macros\"] }\nuuid = \"1.12\"\n";
+    Host::empty().file("Cargo.toml", root).file("web/src/lib.rs", "")
+}
+
+#[test]
+fn a_member_of_a_workspace_is_named_from_the_root() {
+    let host = workspace().file("web/Cargo.toml", &manifest("web", "2024", ""));
+    assert_snapshot!(created(&host, "gen persistence Web.Conversations -s Web.Accounts.Scope --path web"), @"
+    web/.gitattributes
+    web/migrations/[version]_create_sagents_persistence.down.sql
+    web/migrations/[version]_create_sagents_persistence.up.sql
+    web/sagents.toml
+    web/src/accounts.rs
+    web/src/conversations.rs
+    web/src/conversations/scope.rs
+    web/src/sagents.rs
+    web/src/sagents/branch.rs
+    web/src/sagents/display.rs
+    web/src/sagents/export.rs
+    web/src/sagents/export/checks.rs
+    web/src/sagents/export/fields.rs
+    web/src/sagents/export/file.rs
+    web/src/sagents/export/rows.rs
+    web/src/sagents/export/values.rs
+    web/src/sagents/export/whole_state.rs
+    web/src/sagents/extensions.rs
+    web/src/sagents/json.rs
+    web/src/sagents/message.rs
+    web/src/sagents/messages.rs
+    web/src/sagents/persistence.rs
+    web/src/sagents/run.rs
+    web/src/sagents/serializer.rs
+    web/src/sagents/session.rs
+    web/src/sagents/session/backoff.rs
+    web/src/sagents/session/coordinator.rs
+    web/src/sagents/session/drafts.rs
+    web/src/sagents/session/edits.rs
+    web/src/sagents/session/event.rs
+    web/src/sagents/session/guard.rs
+    web/src/sagents/session/handle.rs
+    web/src/sagents/session/options.rs
+    web/src/sagents/session/registry.rs
+    web/src/sagents/session/reloads.rs
+    web/src/sagents/session/rewinds.rs
+    web/src/sagents/session/runs.rs
+    web/src/sagents/session/saves.rs
+    web/src/sagents/session/state.rs
+    web/src/sagents/session/task.rs
+    web/src/sagents/session/tools.rs
+    web/src/sagents/session/turn.rs
+    web/src/sagents/session/writer.rs
+    web/src/sagents/session/writes.rs
+    web/src/sagents/state.rs
+    web/src/sagents/stored.rs
+    web/src/sagents/timestamp.rs
+    web/src/sagents/todo.rs
+    web/src/sagents/turn.rs
+    web/src/sagents/usage.rs
+    ");
+}
+
+#[test]
+fn what_a_workspace_offers_is_inherited() {
+    let host = workspace().file("web/Cargo.toml", &manifest("web", "2024", ""));
+    let before = host.read("Cargo.toml");
+    host.generate("gen persistence Web.Conversations -s Web.Accounts.Scope --path web");
+    assert_snapshot!(lines_with(&host, "web/Cargo.toml", "workspace"), @r#"
+    sqlx = { workspace = true, features = ["chrono", "json", "runtime-tokio", "sqlite", "uuid"] }
+    uuid = { workspace = true, features = ["serde", "v7"] }
+    "#);
+    assert_eq!(host.read("Cargo.toml"), before);
+}
+
+#[test]
+fn an_sqlx_that_is_inherited_gets_the_features_that_it_lacks() {
+    let member = manifest("web", "2024", "\n[dependencies]\nsqlx = { workspace = true } # the database\n");
+    let host = workspace().file("web/Cargo.toml", &member);
+    host.generate("gen persistence Web.Conversations -s Web.Accounts.Scope --path web");
+    assert_snapshot!(lines_with(&host, "web/Cargo.toml", "sqlx"), @r#"sqlx = { workspace = true, features = ["chrono", "json", "runtime-tokio", "sqlite", "uuid"] } # the database"#);
+}
+
+#[test]
+fn migrations_may_be_shared_in_the_workspace() {
+    let host = workspace()
+        .file("web/Cargo.toml", &manifest("web", "2024", ""))
+        .file("migrations/0001_users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");
+    let line = "gen persistence Web.Conversations -s Web.Accounts.Scope --path web --migrations ../migrations";
+    let run = host.generate(line);
+    assert!(host.exists("migrations/0002_create_sagents_persistence.sql"));
+    assert_snapshot!(next(&run), @"
+    Next:
+      sqlx migrate run --source migrations  # creates the tables in DATABASE_URL
+    ");
+    assert_snapshot!(lines_with(&host, "web/src/conversations/tests/database.rs", "0002_"), @r#""/../migrations/0002_create_sagents_persistence.sql""#);
+    assert_a_second_run_changes_nothing(&host, line);
+}
+
+/// A package beside a workspace of two: a scope that one of them re-exports from the other.
+fn neighbours() -> Host {
+    let shared = "[dependencies]\nshared = { path = \"../shared\" }\n";
+    let web = "[dependencies]\nidentity = { workspace = true }\nkeys = { package = \"shared-keys\", path = \"../../outside/keys\" }\n";
+    Host::empty()
+        .file(
+            "host/Cargo.toml",
+            "[workspace]\nmembers = [\"web\", \"identity\", \"shared\"]\nresolver = \"3\"\n\n\
+             [workspace.dependencies]\nidentity = { path = \"identity\" }\n",
+        )
+        .file("host/web/Cargo.toml", &manifest("web", "2024", &format!("\n{web}")))
+        .file("host/web/src/lib.rs", "pub mod auth;\n")
+        .file("host/web/src/auth.rs", "pub use identity::Caller as Scope;\n\npub struct Login {\n    pub user_id: keys::UserId,\n}\n")
+        .file("host/identity/Cargo.toml", &manifest("identity", "2024", &format!("\n{shared}")))
+        .file("host/identity/src/lib.rs", "mod caller;\n\npub use caller::Caller;\npub use shared::*;\n")
+        .file(
+            "host/identity/src/caller.rs",
+            "use shared::Actor;\n\npub struct Caller {\n    pub actor: Actor,\n}\n",
+        )
+        .file("host/shared/Cargo.toml", &manifest("shared", "2024", ""))
+        .file(
+            "host/shared/src/lib.rs",
+            "#[non_exhaustive]\npub enum Actor {\n    User { id: i64, name: String },\n}\n",
+        )
+        .file("outside/keys/Cargo.toml", &manifest("shared-keys", "2024", ""))
+        .file("outside/keys/src/lib.rs", "pub struct UserId(uuid::Uuid);\n\nimpl UserId {\n    pub fn as_uuid(&self) -> &uuid::Uuid {\n        &self.0\n    }\n}\n")
+}
+
+#[test]
+fn types_of_the_workspace_and_of_path_dependencies_are_read() {
+    for scope in ["crate::auth::Scope", "identity::Caller"] {
+        let host = neighbours();
+        host.generate(&format!("gen persistence conversations -s {scope} --path host/web"));
+        let text = host.read("host/web/src/conversations/scope.rs");
+        // It is named by the crate that the host depends on.
+        let is_imported = text.contains("use identity::Actor;\n") || text.contains("use identity::{Actor, Caller};\n");
+        assert!(is_imported, "{text}");
+        assert!(text.contains("let Actor::User { id, .. } = &self.actor else {\n"), "{text}");
+        assert!(text.contains("Ok(Owner::new(*id))"), "{text}");
+    }
+    let host = neighbours();
+    host.generate("gen persistence conversations -s crate::auth::Login --path host/web");
+    let text = host.read("host/web/src/conversations/scope.rs");
+    assert!(text.contains("Ok(Owner::new(*self.user_id.as_uuid()))"), "{text}");
+}
+
+#[test]
+fn modules_whose_names_start_with_an_underscore_are_read() {
+    let host = Host::library()
+        .file("src/lib.rs", "pub mod models;\n")
+        .file("src/models.rs", "pub mod _entities;\n\npub use _entities::users::Model as Scope;\n")
+        .file("src/models/_entities.rs", "pub mod users;\n")
+        .file("src/models/_entities/users.rs", "pub struct Model {\n    pub user_id: i32,\n}\n");
+    for scope in ["crate::models::Scope", "crate::models::_entities::users::Model", "MyApp.Models.Scope"] {
+        host.generate(&format!("gen persistence conversations -s {scope}"));
+        let text = host.read("src/conversations/scope.rs");
+        assert!(text.contains("i64::from(self.user_id)"), "{text}");
+    }
+}
