@@ -35,6 +35,11 @@ templates! {
     text: "context/tests.rs",
     branches: "context/tests/branches.rs",
     exports: "context/tests/exports.rs",
+    messages: "context/tests/messages.rs",
+    owners: "context/tests/owners.rs",
+    runs: "context/tests/runs.rs",
+    states: "context/tests/states.rs",
+    tool_calls: "context/tests/tool_calls.rs",
     usage: "context/tests/usage.rs",
     sqlite_database: "store/sqlite/tests_database.rs",
     postgres_database: "store/postgres/tests_database.rs",
@@ -69,13 +74,21 @@ impl Tests {
             Database::Sqlite => self.sqlite_database(),
             Database::Postgres => self.postgres_database(),
         };
-        vec![
+        let mut files = vec![
             (Some("tests"), self.text()),
             (Some("tests/branches"), self.branches()),
             (Some("tests/database"), database),
             (Some("tests/exports"), self.exports()),
+            (Some("tests/messages"), self.messages()),
+            (Some("tests/runs"), self.runs()),
+            (Some("tests/states"), self.states()),
+            (Some("tests/tool_calls"), self.tool_calls()),
             (Some("tests/usage"), self.usage()),
-        ]
+        ];
+        if self.has_owner {
+            files.push((Some("tests/owners"), self.owners()));
+        }
+        files
     }
 }
 

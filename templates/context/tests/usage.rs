@@ -1,7 +1,10 @@
 //! Tests of archived conversations, and of the tokens that messages cost.
 
-use super::*;
-use crate::sagents::{Price, TokenUsage, timestamp};
+use std::time::Duration;
+
+use super::super::*;
+use super::database::{Database, alice{% if has_owner %}, bob{% endif %}{% if group.is_some() %}, group{% endif %}};
+use crate::sagents::{Expect, Message, Price, State, TokenUsage, timestamp};
 
 async fn listed(db: &Database, scope: &impl OwnerScope, archived: Archived) -> [Vec<Uuid>; 4] {
     let mut lists = [ConversationOrder::UpdatedDesc; 4].map(|_| Vec::new());
