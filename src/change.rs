@@ -1,7 +1,8 @@
 //! Compares a plan with the host: what would happen to each file. Nothing is written; `gen` and `update` apply changes,
 //! `diff` prints them, `check` judges them.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -93,12 +94,21 @@ pub fn changes(
     force: bool,
 ) -> Result<Vec<Change>> {
     let crlf = host.crlf()?;
-    let mut comparison = Comparison { plan, host, context, last, force, crlf, formatted: Formatted::default() };
+    let mut comparison = Comparison {
+        plan,
+        host,
+        places: Places::new(host),
+        context,
+        last,
+        force,
+        crlf,
+        formatted: Formatted::default(),
+    };
     comparison.formatted = formatter.format(comparison.texts()?)?;
     let mut memory = Memory::of(context, plan, last);
     let mut changes = Vec::new();
     for (path, planned) in &plan.files {
-        check_place(host, path)?;
+        comparison.places.check(path)?;
         let change = match planned {
             Planned::Generated { text, home } => comparison.generated(path, text, home, &mut memory)?,
             Planned::Once(text) => comparison.once(path, text, &mut memory)?,
@@ -169,6 +179,7 @@ fn list(changes: &[Change], action: Action) -> Option<String> {
 struct Comparison<'a> {
     plan: &'a Plan,
     host: &'a Host,
+    places: Places<'a>,
     context: &'a ModulePath,
     last: &'a Last,
     force: bool,
@@ -454,7 +465,7 @@ impl Comparison<'_> {
             wanted.insert(memory::files_file(&home), inventory);
             wanted.extend(texts);
             for (path, text) in &wanted {
-                check_place(self.host, path)?;
+                self.places.check(path)?;
                 let change = self.owned(path, self.line_ends(text), Action::Updated)?;
                 changes.push(Change { memory: true, ..change });
             }
@@ -568,34 +579,52 @@ fn same_lines(one: &str, other: &str) -> bool {
 }
 
 /// Nothing is written over a directory or through a link that leads out of the host.
-fn check_place(host: &Host, path: &Utf8Path) -> Result<()> {
-    if host.tree.kind(path) == FileKind::Directory {
-        return Err(
-            Failure::usage(format!("{path} is a directory, where a file has to be")).help(format!("move {path} away"))
-        );
-    }
-    if let Some(file) = path.ancestors().skip(1).find(|ancestor| host.tree.kind(ancestor) == FileKind::File) {
-        return Err(Failure::usage(format!("{file} is a file, where a directory has to be"))
-            .help(format!("move {file} away, or choose another path")));
-    }
-    let full = host.tree.root().join(path);
-    for place in full.ancestors().take_while(|place| **place != *host.tree.root()) {
-        let Ok(real) = place.canonicalize_utf8() else {
-            if place.is_symlink() {
-                return Err(
-                    Failure::usage(format!("{place} is a link that leads nowhere")).help(format!("remove {place}"))
-                );
-            }
-            continue;
-        };
+struct Places<'a> {
+    host: &'a Host,
+    boundary: Utf8PathBuf,
+    /// Directories that may be written to.
+    directories: RefCell<BTreeSet<Utf8PathBuf>>,
+}
+
+impl<'a> Places<'a> {
+    fn new(host: &'a Host) -> Self {
         let boundary = host.boundary.canonicalize_utf8().unwrap_or_else(|_| host.boundary.clone());
-        if !real.starts_with(&boundary) {
-            return Err(Failure::usage(format!(
-                "{path} would be written outside of the package: {place} leads to {real}"
-            ))
-            .help("replace the link by a real file or directory"));
-        }
-        break;
+        Self { host, boundary, directories: RefCell::default() }
     }
-    Ok(())
+
+    fn check(&self, path: &Utf8Path) -> Result<()> {
+        let tree = &self.host.tree;
+        if tree.kind(path) == FileKind::Directory {
+            return Err(Failure::usage(format!("{path} is a directory, where a file has to be"))
+                .help(format!("move {path} away")));
+        }
+        let full = tree.root().join(path);
+        let is_known = path.parent().is_some_and(|directory| self.directories.borrow().contains(directory));
+        if is_known && !full.is_symlink() {
+            return Ok(());
+        }
+        if let Some(file) = path.ancestors().skip(1).find(|ancestor| tree.kind(ancestor) == FileKind::File) {
+            return Err(Failure::usage(format!("{file} is a file, where a directory has to be"))
+                .help(format!("move {file} away, or choose another path")));
+        }
+        for place in full.ancestors().take_while(|place| *place != tree.root()) {
+            let Ok(real) = place.canonicalize_utf8() else {
+                if place.is_symlink() {
+                    return Err(
+                        Failure::usage(format!("{place} is a link that leads nowhere")).help(format!("remove {place}"))
+                    );
+                }
+                continue;
+            };
+            if !real.starts_with(&self.boundary) {
+                return Err(Failure::usage(format!(
+                    "{path} would be written outside of the package: {place} leads to {real}"
+                ))
+                .help("replace the link by a real file or directory"));
+            }
+            break;
+        }
+        self.directories.borrow_mut().extend(path.parent().map(Utf8Path::to_owned));
+        Ok(())
+    }
 }

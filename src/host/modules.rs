@@ -4,7 +4,10 @@
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use proc_macro2::Span;
@@ -73,23 +76,50 @@ pub fn style(tree: &Tree, root: &Utf8Path) -> Result<ModuleStyle> {
 
 /// Follows `mod` declarations from the crate's root. What exists only under `cfg(test)` counts as not declared.
 pub fn find(tree: &Tree, krate: &Crate, path: &[Name]) -> Result<Found> {
-    let directory = directory_of(&krate.root).to_owned();
-    let mut module = Module { file: krate.root.clone(), directory, public: krate.library };
-    for (depth, name) in path.iter().enumerate() {
-        let text = tree.read(&module.file)?.ok_or_else(|| {
-            Failure::usage(format!("{} does not exist", module.file)).help("create it, or fix Cargo.toml")
-        })?;
-        let source = parse(&module.file, &text)?;
-        let declarations: Vec<_> = declarations(&source, name).filter(|item| !is_for_tests(&item.attrs)).collect();
-        if declarations.is_empty() {
-            return Ok(Found::Missing { parent: module, depth });
-        }
-        match follow(tree, &module, name, &declarations)? {
-            Some(next) => module = next,
-            None => return Ok(Found::Inline { file: module.file }),
-        }
+    Finder::new(tree, krate).find(path)
+}
+
+/// As [`find`], for several modules: each file is parsed once.
+pub struct Finder<'a> {
+    tree: &'a Tree,
+    krate: &'a Crate,
+    parsed: RefCell<BTreeMap<Utf8PathBuf, Rc<syn::File>>>,
+}
+
+impl<'a> Finder<'a> {
+    pub fn new(tree: &'a Tree, krate: &'a Crate) -> Self {
+        Self { tree, krate, parsed: RefCell::default() }
     }
-    Ok(Found::Module(module))
+
+    pub fn find(&self, path: &[Name]) -> Result<Found> {
+        let directory = directory_of(&self.krate.root).to_owned();
+        let mut module = Module { file: self.krate.root.clone(), directory, public: self.krate.library };
+        for (depth, name) in path.iter().enumerate() {
+            let source = self.source(&module.file)?;
+            let declarations: Vec<_> = declarations(&source, name).filter(|item| !is_for_tests(&item.attrs)).collect();
+            if declarations.is_empty() {
+                return Ok(Found::Missing { parent: module, depth });
+            }
+            match follow(self.tree, &module, name, &declarations)? {
+                Some(next) => module = next,
+                None => return Ok(Found::Inline { file: module.file }),
+            }
+        }
+        Ok(Found::Module(module))
+    }
+
+    fn source(&self, file: &Utf8Path) -> Result<Rc<syn::File>> {
+        if let Some(source) = self.parsed.borrow().get(file) {
+            return Ok(Rc::clone(source));
+        }
+        let text = self
+            .tree
+            .read(file)?
+            .ok_or_else(|| Failure::usage(format!("{file} does not exist")).help("create it, or fix Cargo.toml"))?;
+        let source = Rc::new(parse(file, &text)?);
+        self.parsed.borrow_mut().insert(file.to_owned(), Rc::clone(&source));
+        Ok(source)
+    }
 }
 
 /// Where the file of a new child module goes.

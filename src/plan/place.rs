@@ -7,7 +7,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use super::edit::Edit;
 use super::{Part, Planned, Start};
 use crate::failure::{Failure, Result};
-use crate::host::modules::{self, Found, Module};
+use crate::host::modules::{self, Finder, Found, Module};
 use crate::host::{Host, source};
 use crate::names::{ModulePath, Name};
 use crate::templates;
@@ -112,10 +112,11 @@ fn file(module: &Module, parents: &BTreeMap<&str, Module>, name: &str) -> Utf8Pa
 /// The modules below a generated one that have modules of their own: where the host has them, or where new ones go.
 fn submodules<'a>(host: &Host, home: &ModulePath, module: &Module, names: &[&'a str]) -> BTreeMap<&'a str, Module> {
     let parents: BTreeSet<_> = names.iter().filter_map(|name| Some(name.rsplit_once('/')?.0)).collect();
+    let modules = Finder::new(&host.tree, &host.krate);
     let locate = |name: &str| {
         let segments = name.split('/').map(|segment| Name::parse("", segment).expect("templates have plain names"));
         let path: Vec<_> = home.names().iter().cloned().chain(segments).collect();
-        let (parent, depth) = match modules::find(&host.tree, &host.krate, &path) {
+        let (parent, depth) = match modules.find(&path) {
             Ok(Found::Module(found)) => return found,
             Ok(Found::Missing { parent, depth }) if depth > home.names().len() => (parent, depth),
             Ok(Found::Missing { .. } | Found::Inline { .. }) | Err(_) => (module.clone(), home.names().len()),

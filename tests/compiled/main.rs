@@ -40,7 +40,9 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     documents::apply(host, "my_app", "docs/own-code.md", "A call");
     let scope = host.read("my_app/src/conversations/scope.rs");
     assert!(scope.contains("Owner::new(self.user.id)"), "{scope}");
-    generate_matrix(&compiled, "", ONLY_ON_POSTGRES);
+    generate_scopes(host);
+    generate_matrix(&compiled, MATRIX, "");
+    generate_matrix(&compiled, &[GUESTS], "");
 
     compiled.prove();
 }
@@ -132,7 +134,7 @@ const EDITS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Every kind of owner, key, scope, prefix and place, each as a context of one library, with what reads its owner.
+/// Every kind of owner, key, prefix and place, each as a context of one library, with what reads its owner.
 const MATRIX: &[(&str, &str)] = &[
     ("Matrix.Conversations --scope Matrix.Scopes.Scope --web axum", "self.user.id"),
     (
@@ -143,12 +145,7 @@ const MATRIX: &[(&str, &str)] = &[
         "team_chats --scope crate::scopes::TeamScope --owner-type team --table-prefix team_",
         "map_err(|_| Error::NoOwner)?",
     ),
-    ("org_chats --scope crate::scopes::OrgScope --owner-type org --table-prefix org_", "self.org_id.to_string()"),
     ("notes --owner-type none --table-prefix=", "impl OwnerScope for Everyone"),
-    (
-        "company_chats --scope crate::scopes::CompanyScope --owner-type company --table-prefix company_",
-        "let Self::Company(id) = self else {",
-    ),
     (
         // The group is a column of the owner's table.
         "logins --scope crate::scopes::Session --owner-table user --group-type organization --table-prefix login_",
@@ -160,25 +157,23 @@ const MATRIX: &[(&str, &str)] = &[
          --group-field club --table-prefix device_ --web axum",
         "Group::new(self.club.clone().ok_or(Error::NoOwner)?)",
     ),
-    (
-        "guests --scope crate::scopes::GuestScope --owner-type guest --owner-table none --table-prefix guest_",
-        "let Self::Guest(guest) = self else {",
-    ),
-    (
-        "tenants --scope crate::scopes::Owner --owner-type tenant --table-prefix tenant_",
-        "matches!(self.r#type, crate::scopes::Role::Tenant)",
-    ),
-    (
-        "visitors --scope identity::Caller --owner-type visitor --table-prefix visitor_",
-        "let Self::Visitor { id, .. } = self else {",
-    ),
-    ("clients --scope crate::scopes::ClientScope --owner-type client --table-prefix client_", "self.client_id()"),
 ];
 
-/// Contexts of the matrix that are generated on one database only. They differ from another one there in `scope.rs`, which
-/// does not depend on the database. What does is on both: every type of key with its table, no owner, and groups.
-const ONLY_ON_SQLITE: [&str; 3] = ["guests", "org_chats", "visitors"];
-const ONLY_ON_POSTGRES: [&str; 3] = ["clients", "company_chats", "tenants"];
+/// Without a table of owners, whose tables have one reference less.
+const GUESTS: (&str, &str) = (
+    "guests --scope crate::scopes::GuestScope --owner-type guest --owner-table none --table-prefix guest_",
+    "let Self::Guest(guest) = self else {",
+);
+
+/// Other ways to read an owner. These contexts differ from those above in names and in `scope.rs`, which does not depend
+/// on the database, and nothing else of them is compiled.
+const SCOPES: &[(&str, &str)] = &[
+    ("org_chats --scope crate::scopes::OrgScope --owner-type org", "self.org_id.to_string()"),
+    ("company_chats --scope crate::scopes::CompanyScope --owner-type company", "let Self::Company(id) = self else {"),
+    ("tenants --scope crate::scopes::Owner --owner-type tenant", "matches!(self.r#type, crate::scopes::Role::Tenant)"),
+    ("visitors --scope identity::Caller --owner-type visitor", "let Self::Visitor { id, .. } = self else {"),
+    ("clients --scope crate::scopes::ClientScope --owner-type client", "self.client_id()"),
+];
 
 /// The library for them, with tests of its own beside the generated ones.
 fn write_matrix(host: &Host, of_database: &[(&str, &str)]) {
@@ -273,16 +268,36 @@ const ON_POSTGRES: &[(&str, &str)] = &[
     ("tests/all/unavailable.rs", include_str!("hosts/tests/unavailable.rs")),
 ];
 
-/// Generates the contexts of the matrix, without those of another database. Each reads its owner as it should.
-fn generate_matrix(compiled: &Compiled, options: &str, elsewhere: [&str; 3]) {
-    let is_here = |context: &str| elsewhere.iter().all(|other| context.split_whitespace().next() != Some(other));
-    for (context, expected) in MATRIX.iter().filter(|(context, _)| is_here(context)) {
+/// Generates contexts in the matrix. Each reads its owner as it should.
+fn generate_matrix(compiled: &Compiled, contexts: &[(&str, &str)], options: &str) {
+    for (context, expected) in contexts {
         compiled.generate("matrix", &format!("gen persistence {context} {options}"));
         let path = context.split_whitespace().next().unwrap().replace("Matrix.Conversations", "conversations");
         let path = path.trim_start_matches("crate::").replace("::", "/");
         let scope = compiled.host.read(&format!("matrix/src/{path}/scope.rs"));
         assert!(scope.contains(expected), "{context}\n{scope}");
     }
+}
+
+/// Generates contexts in copies of the matrix, and puts what reads their owners into a module of the matrix.
+fn generate_scopes(host: &Host) {
+    let mut readers =
+        "//! How other contexts read their owners.\n\nuse crate::conversations::{Error, Result};\n".to_owned();
+    for (context, expected) in SCOPES {
+        let copy = Host::empty();
+        for (path, bytes) in host.files() {
+            copy.write(&path, str::from_utf8(&bytes).unwrap());
+        }
+        let run = copy.sagents_in("matrix", &[&["gen", "persistence"], &*support::words(context)].concat());
+        assert_eq!(run.code, 0, "{context}\n{}{}", run.stdout, run.stderr);
+        let name = context.split_whitespace().next().unwrap();
+        let scope = copy.read(&format!("matrix/src/{name}/scope.rs"));
+        assert!(scope.contains(expected), "{context}\n{scope}");
+        host.write(&format!("matrix/src/readers/{name}.rs"), &scope);
+        readers += &format!("\n#[allow(dead_code, reason = \"is for a store\")]\npub mod {name};\n");
+    }
+    host.write("matrix/src/readers.rs", &readers);
+    host.write("matrix/src/lib.rs", "pub mod readers;\npub mod scopes;\n");
 }
 
 /// The examples of the runtime's documentation, each as a test.
@@ -435,7 +450,7 @@ fn hosts_on_postgres_pass_their_tests_without_a_warning() {
     write_landed(host, "postgres_none", "as_long_as_a_prefix_may_be_in_tables");
     write_matrix(host, ON_POSTGRES);
 
-    generate_matrix(&compiled, "--database postgres", ONLY_ON_SQLITE);
+    generate_matrix(&compiled, MATRIX, "--database postgres");
     compiled.prove();
 }
 

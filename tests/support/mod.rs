@@ -144,7 +144,7 @@ fn tools(rustfmt: OsString) -> Tools {
     Tools { cargo: env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), rustfmt }
 }
 
-fn words(args: &str) -> Vec<&str> {
+pub fn words(args: &str) -> Vec<&str> {
     args.split_whitespace().collect()
 }
 

@@ -1,6 +1,6 @@
-//! Random calls of several owners, made to the context and to a simple model in memory. Every answer equals the model's,
-//! and after every call everything that any owner can see does. All owners use the same few ids, so most calls name
-//! what belongs to somebody else. Where there are groups, owners join and leave them; a group sees what its members see,
+//! Random calls of several owners, made to the context and to a simple model in memory. Every answer equals the model's;
+//! so does what the caller sees after every call, and what everybody sees after some calls and at the end. All owners use
+//! the same few ids, so most calls name what belongs to somebody else. Where there are groups, owners join and leave them; a group sees what its members see,
 //! and changes nothing.
 
 use crate::database;
@@ -31,6 +31,8 @@ const LEASE: std::time::Duration = std::time::Duration::from_secs(1000);
 const OWNERS: usize = 3;
 const CONVERSATIONS: usize = 2;
 const MESSAGES: usize = 5;
+/// After so many calls, what everybody sees is compared: that takes forty more.
+const EVERYTHING_AFTER: usize = 6;
 
 #[test]
 fn every_answer_equals_the_models() {
@@ -351,7 +353,12 @@ async fn run(database: &Database, steps: &[Step]) {
         };
         assert_eq!(answer, expected, "step {number}: {step:?}");
         world.learn_time(step, &mut model).await;
-        world.compare(&model, number).await;
+        if (number + 1) % EVERYTHING_AFTER == 0 || number + 1 == steps.len() {
+            world.compare(&model, number).await;
+        } else {
+            let id = world.ids[step.conversation];
+            world.compare_owner(&model, step.owner, &[id], number).await;
+        }
     }
 }
 
@@ -887,67 +894,72 @@ impl World {
     /// Everything that anyone can see is what the model has.
     async fn compare(&self, model: &Model, number: usize) {
         for owner in 0..OWNERS {
-            let list = ListConversations::default().archived(Archived::Include);
-            let list = self.context.list_conversations(&scope(owner), list).await;
-            let order = ConversationOrder::UpdatedDesc;
-            let expected = model.list(owner, order, Archived::Include, None);
+            self.compare_owner(model, owner, &self.ids, number).await;
+        }
+        for group in 0..GROUPS {
+            let id = self.ids[(number + group) % CONVERSATIONS];
+            self.compare_group(model, group, id).await;
+        }
+    }
+
+    /// What an owner sees of these conversations, and of all together.
+    async fn compare_owner(&self, model: &Model, owner: usize, ids: &[Uuid], number: usize) {
+        let list = ListConversations::default().archived(Archived::Include);
+        let list = self.context.list_conversations(&scope(owner), list).await;
+        let order = ConversationOrder::UpdatedDesc;
+        let expected = model.list(owner, order, Archived::Include, None);
+        assert_eq!(
+            rows(list),
+            page(expected, 50),
+            "owner {owner} after step {number}"
+        );
+        let between = self.usage_between(&scope(owner)).await;
+        let expected = model.usage(owner);
+        assert_eq!(between, expected, "owner {owner} after step {number}");
+        for &id in ids {
+            let usage = self.context.usage(&scope(owner), id).await;
+            let expected = model.read((space(owner), id), |talk| Ok(tokens(talk.tokens())));
+            let usage = usage.map(|usage| usage_seen(&usage));
+            assert_eq!(rows(usage), expected, "owner {owner} after step {number}");
+            let page = MessagePage::first();
+            let messages = self
+                .context
+                .load_display_messages(&scope(owner), id, page)
+                .await;
+            let expected = model.read((space(owner), id), |talk| {
+                talk.page(owner, id, MessagePosition::First, 100)
+            });
             assert_eq!(
-                rows(list),
-                page(expected, 50),
+                rows(messages),
+                expected,
                 "owner {owner} after step {number}"
             );
-            let between = self.usage_between(&scope(owner)).await;
-            let expected = model.usage(owner);
-            assert_eq!(between, expected, "owner {owner} after step {number}");
-            for &id in &self.ids {
-                let usage = self.context.usage(&scope(owner), id).await;
-                let expected = model.read((space(owner), id), |talk| Ok(tokens(talk.tokens())));
-                let usage = usage.map(|usage| usage_seen(&usage));
-                assert_eq!(rows(usage), expected, "owner {owner} after step {number}");
-                let page = MessagePage::first();
-                let messages = self
-                    .context
-                    .load_display_messages(&scope(owner), id, page)
-                    .await;
-                let expected = model.read((space(owner), id), |talk| {
-                    talk.page(owner, id, MessagePosition::First, 100)
-                });
-                assert_eq!(
-                    rows(messages),
-                    expected,
-                    "owner {owner} after step {number}"
-                );
-                // All pages of two changes.
-                let (mut cursor, mut changes) = (ChangeCursor::START, Ok(Vec::new()));
-                while let Ok(seen) = &mut changes {
-                    match self.context.changes(&scope(owner), id, cursor, 2).await {
-                        Ok(read) => {
-                            seen.extend(read.items);
-                            cursor = read.next;
-                            if !read.more {
-                                break;
-                            }
+            // All pages of two changes.
+            let (mut cursor, mut changes) = (ChangeCursor::START, Ok(Vec::new()));
+            while let Ok(seen) = &mut changes {
+                match self.context.changes(&scope(owner), id, cursor, 2).await {
+                    Ok(read) => {
+                        seen.extend(read.items);
+                        cursor = read.next;
+                        if !read.more {
+                            break;
                         }
-                        Err(error) => changes = Err(error),
                     }
+                    Err(error) => changes = Err(error),
                 }
-                let expected = model.read((space(owner), id), |talk| {
-                    let mut items: Vec<_> = talk.items.iter().collect();
-                    items.sort_by_key(|item| (item.changed, item.sequence));
-                    let rows: Vec<_> = items.iter().map(|item| item.row(owner, id)).collect();
-                    Ok(json!(rows))
-                });
-                let changes = changes.map(|rows| rows.iter().map(Seen::seen).collect::<Vec<_>>());
-                assert_eq!(
-                    rows(changes.map(Value::Array)),
-                    expected,
-                    "owner {owner} after step {number}"
-                );
             }
-        }
-        if let Some(group) = number.checked_rem(GROUPS) {
-            let id = self.ids[number / GROUPS % CONVERSATIONS];
-            self.compare_group(model, group, id).await;
+            let expected = model.read((space(owner), id), |talk| {
+                let mut items: Vec<_> = talk.items.iter().collect();
+                items.sort_by_key(|item| (item.changed, item.sequence));
+                let rows: Vec<_> = items.iter().map(|item| item.row(owner, id)).collect();
+                Ok(json!(rows))
+            });
+            let changes = changes.map(|rows| rows.iter().map(Seen::seen).collect::<Vec<_>>());
+            assert_eq!(
+                rows(changes.map(Value::Array)),
+                expected,
+                "owner {owner} after step {number}"
+            );
         }
     }
 
