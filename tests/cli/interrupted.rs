@@ -32,7 +32,7 @@ struct Content {
 
 #[test]
 fn a_first_run_stopped_anywhere_leaves_the_old_project_or_the_new_one() {
-    Interruption::of(library(), PLAIN).at_every_write();
+    Interruption::of(library(), PLAIN).at_every(7);
 }
 
 #[test]
@@ -56,20 +56,19 @@ fn a_forced_run_stopped_anywhere_leaves_the_old_project_or_the_new_one() {
 
 #[test]
 fn init_stopped_anywhere_leaves_nothing_or_the_new_package() {
-    // It is written as into a library, so a part of the writes is enough.
-    Interruption::of(Host::empty(), INIT).at_every(5);
+    Interruption::of(Host::empty(), INIT).at_every(11);
 }
 
 #[test]
 fn init_in_a_new_directory_stopped_anywhere_leaves_nothing_or_the_new_package() {
-    Interruption::of(Host::empty(), &format!("{INIT} --path apps/new")).at_every_write();
+    Interruption::of(Host::empty(), &format!("{INIT} --path apps/new")).at_every(5);
 }
 
 #[test]
 fn a_write_that_fails_leaves_the_old_project_and_no_trace() {
     // One in some of a run with many files, every one of a run with few.
-    Interruption::of(library(), PLAIN).fails_at_every(7);
-    Interruption::of(Host::empty(), &format!("{INIT} --path apps/new")).fails_at_every(7);
+    Interruption::of(library(), PLAIN).fails_at_every(31);
+    Interruption::of(Host::empty(), &format!("{INIT} --path apps/new")).fails_at_every(31);
     Interruption::of(without_tests(), PLAIN).fails_at_every(1);
     removal().fails_at_every(1);
 }
@@ -97,11 +96,15 @@ fn an_interruption_whose_end_is_interrupted_is_ended_by_the_next_run() {
     let mut run = Stepped::start(&host, REFUSED);
     let mut turn = 0;
     while run.is_about_to_write() {
+        turn += 1;
+        if turn % 5 != 0 {
+            run.go_on();
+            continue;
+        }
         let stopped = copy_of(&host);
         assert_eq!(stopped.refused(&REFUSED.split(' ').collect::<Vec<_>>()).code, 2);
         assert_eq!(difference(&files(&stopped), &interruption.new), "", "{turn}");
         run.go_on();
-        turn += 1;
     }
     assert!(turn > 10, "only {turn} writes");
 }
@@ -126,13 +129,18 @@ impl Interruption {
         self.at_every(1);
     }
 
-    /// Looks at what the run has done before its writes, as if it had been stopped there: what comes next?
+    /// Looks at what the run has done before its writes, as if it had been stopped there: what comes next? Writes of many
+    /// files are alike, so one in some is enough, with the first ones and what follows on a change of the journal.
     fn at_every(self, step: usize) {
+        let journal = self.before.root().join(".sagents/journal.toml");
+        let read = || fs::read_to_string(&journal).ok();
         let mut run = Stepped::start(&self.before, &self.line);
-        let mut turn: usize = 0;
+        let (mut turn, mut known): (usize, _) = (0, read());
         while run.is_about_to_write() {
             turn += 1;
-            if turn.is_multiple_of(step) {
+            let is_next = known != read();
+            known = read();
+            if turn <= 20 || is_next || turn.is_multiple_of(step) {
                 self.assert_the_next_run_ends_it(turn);
             }
             run.go_on();

@@ -44,7 +44,7 @@ fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     generate_matrix(&compiled, MATRIX, "");
     generate_matrix(&compiled, &[GUESTS], "");
 
-    compiled.prove();
+    compiled.prove(Targets::All);
 }
 
 #[test]
@@ -57,7 +57,6 @@ fn owners_change_in_a_host_that_edited_every_generated_file() {
         ("src/accounts.rs", include_str!("hosts/edited/accounts.rs")),
         ("migrations/0001_accounts.up.sql", include_str!("hosts/edited/accounts.up.sql")),
         ("migrations/0001_accounts.down.sql", "DROP TABLE memberships;\nDROP TABLE users;\nDROP TABLE teams;\n"),
-        ("tests/edited.rs", include_str!("hosts/edited/test.rs")),
         ("member/Cargo.toml", include_str!("hosts/member.toml")),
         ("member/src/lib.rs", ""),
     ] {
@@ -100,8 +99,9 @@ fn owners_change_in_a_host_that_edited_every_generated_file() {
     for path in &generated {
         assert!(host.read(path).ends_with("\n// Edited by its owner.\n"), "{path}");
     }
+    add_test(host, "src", "my_app", include_str!("hosts/edited/test.rs"));
     compiled.cargo("fmt --package member --check");
-    compiled.test(&compiled.build());
+    compiled.test(&compiled.build(Targets::Tests));
     assert_eq!(host.sagents("check").code, 0);
 }
 
@@ -282,7 +282,7 @@ fn generate_matrix(compiled: &Compiled, contexts: &[(&str, &str)], options: &str
 /// Generates contexts in copies of the matrix, and puts what reads their owners into a module of the matrix.
 fn generate_scopes(host: &Host) {
     let mut readers =
-        "//! How other contexts read their owners.\n\nuse crate::conversations::{Error, Result};\n".to_owned();
+        vec!["//! How other contexts read their owners.\n\nuse crate::conversations::{Error, Result};\n".to_owned()];
     for (context, expected) in SCOPES {
         let copy = Host::empty();
         for (path, bytes) in host.files() {
@@ -294,9 +294,9 @@ fn generate_scopes(host: &Host) {
         let scope = copy.read(&format!("matrix/src/{name}/scope.rs"));
         assert!(scope.contains(expected), "{context}\n{scope}");
         host.write(&format!("matrix/src/readers/{name}.rs"), &scope);
-        readers += &format!("\n#[allow(dead_code, reason = \"is for a store\")]\npub mod {name};\n");
+        readers.push(format!("\n#[allow(dead_code, reason = \"is for a store\")]\npub mod {name};\n"));
     }
-    host.write("matrix/src/readers.rs", &readers);
+    host.write("matrix/src/readers.rs", &readers.concat());
     host.write("matrix/src/lib.rs", "pub mod readers;\npub mod scopes;\n");
 }
 
@@ -344,7 +344,7 @@ fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
         "gen persistence conversations --scope Renamed.Accounts.Scope --owner-type account --owner-id text",
     );
 
-    compiled.prove();
+    compiled.prove(Targets::All);
 }
 
 /// It cannot be in a workspace with a later sqlx: each wants a libsqlite3-sys of its own, even if it is not compiled.
@@ -367,7 +367,7 @@ fn an_older_host_with_sqlx_0_7_passes_its_tests_without_a_warning() {
          --table-prefix archive_",
     );
     assert!(!host.read("binary/Cargo.toml").contains("chrono"));
-    compiled.prove();
+    compiled.prove(Targets::All);
 }
 
 #[test]
@@ -383,7 +383,23 @@ fn hosts_on_other_stacks_pass_their_tests_without_a_warning() {
     }
     let run = generate_twice(&compiled, "on_loco", "crate::models::users::Model --scope-owner id");
     assert!(run.stdout.contains("cargo loco db migrate"), "{}", run.stdout);
-    compiled.prove();
+    for (name, test) in [
+        ("on_diesel", include_str!("hosts/diesel/test.rs")),
+        ("on_loco", include_str!("hosts/loco/test.rs")),
+        ("on_refinery", include_str!("hosts/refinery/test.rs")),
+        ("on_sea_orm", include_str!("hosts/sea_orm/test.rs")),
+    ] {
+        add_test(&compiled.host, &format!("{name}/src"), name, test);
+    }
+    compiled.prove(Targets::Tests);
+}
+
+/// Adds a test that uses a library as others do. It is part of the library, which is compiled once then.
+fn add_test(host: &Host, sources: &str, library: &str, text: &str) {
+    let root = format!("{sources}/lib.rs");
+    let items = format!("\n#[cfg(test)]\nextern crate self as {library};\n#[cfg(test)]\nmod test;\n");
+    host.write(&root, &(host.read(&root) + &items));
+    host.write(&format!("{sources}/test.rs"), text);
 }
 
 /// A host with two migrations of ours: tables, and other names for them.
@@ -401,7 +417,6 @@ const ON_DIESEL: &[(&str, &str)] = &[
     ("on_diesel/migrations/2024-01-01-000000_users/down.sql", "DROP TABLE users;\n"),
     ("on_diesel/src/lib.rs", include_str!("hosts/diesel/lib.rs")),
     ("on_diesel/src/accounts.rs", "use uuid::Uuid;\n\npub struct Scope {\n    pub user_id: Uuid,\n}\n"),
-    ("on_diesel/tests/stack.rs", include_str!("hosts/diesel/test.rs")),
 ];
 
 /// A library on tokio-postgres with the migrations of refinery in it.
@@ -410,7 +425,6 @@ const ON_REFINERY: &[(&str, &str)] = &[
     ("on_refinery/migrations/V1__users.sql", "CREATE TABLE users (id UUID PRIMARY KEY);\n"),
     ("on_refinery/src/lib.rs", include_str!("hosts/refinery/lib.rs")),
     ("on_refinery/src/accounts.rs", "use uuid::Uuid;\n\npub struct Scope {\n    pub user_id: Uuid,\n}\n"),
-    ("on_refinery/tests/stack.rs", include_str!("hosts/refinery/test.rs")),
 ];
 
 /// As `loco new` leaves it, on the newest sqlx 0.8 and `SQLite`.
@@ -423,7 +437,6 @@ const ON_LOCO: &[(&str, &str)] = &[
     ("on_loco/src/models/users.rs", include_str!("hosts/loco/model.rs")),
     ("on_loco/src/models/_entities/mod.rs", "pub mod users;\n"),
     ("on_loco/src/models/_entities/users.rs", include_str!("hosts/loco/entity.rs")),
-    ("on_loco/tests/stack.rs", include_str!("hosts/loco/test.rs")),
     ("on_loco/migration/Cargo.toml", include_str!("hosts/loco/migration.toml")),
     ("on_loco/migration/src/lib.rs", include_str!("hosts/loco/migrator.rs")),
     ("on_loco/migration/src/m20220101_000001_create_users.rs", include_str!("hosts/sea_orm/create_users.rs")),
@@ -434,7 +447,6 @@ const ON_SEA_ORM: &[(&str, &str)] = &[
     ("on_sea_orm/Cargo.toml", include_str!("hosts/sea_orm/manifest.toml")),
     ("on_sea_orm/src/lib.rs", "pub mod accounts;\n"),
     ("on_sea_orm/src/accounts.rs", "pub struct Scope {\n    pub user_id: i32,\n}\n"),
-    ("on_sea_orm/tests/stack.rs", include_str!("hosts/sea_orm/test.rs")),
     ("on_sea_orm/migration/Cargo.toml", include_str!("hosts/sea_orm/migration.toml")),
     ("on_sea_orm/migration/src/lib.rs", include_str!("hosts/sea_orm/migrator.rs")),
     ("on_sea_orm/migration/src/m20220101_000001_create_users.rs", include_str!("hosts/sea_orm/create_users.rs")),
@@ -451,7 +463,7 @@ fn hosts_on_postgres_pass_their_tests_without_a_warning() {
     write_matrix(host, ON_POSTGRES);
 
     generate_matrix(&compiled, MATRIX, "--database postgres");
-    compiled.prove();
+    compiled.prove(Targets::All);
 }
 
 #[test]
@@ -460,7 +472,7 @@ fn init_makes_a_package_that_passes_its_tests_and_runs_without_an_edit() {
     let host = &compiled.host;
     compiled.generate_by_program("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init");
     assert!(host.read("Cargo.toml").contains("name = \"my_app\""));
-    let programs = compiled.prove();
+    let programs = compiled.prove(Targets::All);
 
     let first = compiled.show(&programs);
     let printed = documents::output("docs/getting-started.md", "cargo run");
@@ -484,7 +496,7 @@ fn init_with_a_page_makes_a_package_that_passes_its_tests_and_answers_without_an
          --migrations migrations/sqlite",
     );
     compiled.host.write("tests/moving.rs", include_str!("hosts/tests/moving.rs"));
-    let programs = compiled.prove();
+    let programs = compiled.prove(Targets::All);
     let served = Served::start(&compiled, &programs);
     assert!(served.ask("GET", "/login", "", "").contains("Ada"));
     assert!(served.ask("GET", "/api/me", "", "").starts_with("HTTP/1.1 401"));
@@ -570,6 +582,8 @@ fn write_landed(host: &Host, set: &str, prefix: &str) {
         for (path, bytes) in files {
             let path = path.replace("manifest.toml", "Cargo.toml");
             let text = String::from_utf8(bytes).unwrap().replace(&format!("\"{prefix}"), "\"");
+            // Nobody tests it alone.
+            let text = text.replace("[dependencies]", "[lib]\ntest = false\n\n[dependencies]");
             host.write(&format!("landed/{path}"), &text.replace("name = \"my_app\"", "name = \"landed\""));
         }
     }
@@ -647,6 +661,15 @@ fn write_private(host: &Host) {
     }
 }
 
+/// What of a host is compiled.
+#[derive(Clone, Copy)]
+enum Targets {
+    /// Everything, and its documentation is made.
+    All,
+    /// What other hosts have too without their tests is compiled with them only.
+    Tests,
+}
+
 /// A host at a fixed place.
 struct Compiled {
     host: Host,
@@ -694,16 +717,20 @@ impl Compiled {
     }
 
     /// The host is formatted, it and its documentation are without a warning, and its tests pass.
-    fn prove(&self) -> Vec<Program> {
+    fn prove(&self, targets: Targets) -> Vec<Program> {
         self.cargo("fmt --all --check");
-        let programs = self.build();
+        let programs = self.build(targets);
         self.test(&programs);
         programs
     }
 
-    /// Compiles everything that the host has to be compiled, without a warning.
-    fn build(&self) -> Vec<Program> {
-        let built = self.cargo("build --workspace --all-targets --message-format json-render-diagnostics");
+    /// Compiles the host without a warning.
+    fn build(&self, targets: Targets) -> Vec<Program> {
+        let targets = match targets {
+            Targets::All => "--all-targets",
+            Targets::Tests => "--tests",
+        };
+        let built = self.cargo(&format!("build --workspace {targets} --message-format json-render-diagnostics"));
         built.stdout.lines().filter_map(Program::parse).collect()
     }
 
