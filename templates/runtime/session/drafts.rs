@@ -34,16 +34,25 @@ impl Drafts {
 
     /// When the next one is to be stored.
     pub fn next_due(&self) -> Option<Instant> {
-        self.0.values().filter_map(|draft| draft.due).min()
+        self.dues().map(|(_, due)| due).min()
     }
 
     /// Takes the one that is to be stored now. The next partial message is stored an interval later.
     pub fn take_due(&mut self, now: Instant) -> Option<PendingWrite> {
-        let mut drafts = self.0.iter_mut();
-        let (id, draft) = drafts.find(|(_, draft)| draft.due.is_some_and(|due| due <= now))?;
+        let (id, _) = self.dues().find(|(_, due)| *due <= now)?;
+        let draft = self.0.get_mut(&id)?;
         draft.due = None;
-        let (id, message) = (*id, Arc::clone(&draft.message));
+        let message = Arc::clone(&draft.message);
         Some(PendingWrite::Draft { id, message })
+    }
+
+    /// When drafts are to be stored. One without a place waits until those before it have theirs.
+    fn dues(&self) -> impl Iterator<Item = (Uuid, Instant)> {
+        let first = self.0.iter().find(|(_, draft)| !draft.is_placed);
+        let first = first.map(|(id, _)| id);
+        let drafts = self.0.iter();
+        let drafts = drafts.filter(move |(id, draft)| draft.is_placed || Some(*id) == first);
+        drafts.filter_map(|(id, draft)| Some((*id, draft.due?)))
     }
 
     /// Takes those that are not stored yet, which come before a message that is added now.

@@ -161,6 +161,20 @@ fn after_a_crash_display_and_state_agree() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn partial_text_that_could_not_be_stored_is_displayed_before_what_came_later() {
+    let talk = Talk::new(by_hand()).await;
+    let session = talk.start().await;
+    talk.record.fail([Some(Fault::Before); 2]);
+    for text in ["first", "second"] {
+        let message = Message::assistant(text);
+        session.partial(Uuid::now_v7(), message).unwrap();
+        sleep(SECOND * 3 / 2).await;
+    }
+    sleep(SECOND).await;
+    assert_eq!(talk.shown().await, ["first", "second"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn partial_text_is_stored_at_intervals_and_replaced_by_the_whole() {
     let talk = Talk::new(by_hand()).await;
     let session = talk.start().await;
