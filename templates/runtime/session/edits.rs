@@ -126,6 +126,22 @@ impl Edits {
         shown_ids(&known)
     }
 
+    /// The messages that are displayed, which are then to be displayed again.
+    pub fn hide(&mut self) -> Vec<(Uuid, Arc<Message>)> {
+        let shown = self.0.iter_mut().filter(|unsaved| unsaved.is_shown);
+        let messages = shown.filter_map(|unsaved| {
+            unsaved.is_shown = false;
+            match &unsaved.edit {
+                Edit::Push { id, message } => Some((*id, Arc::clone(message))),
+                Edit::Result { id, result } => {
+                    Some((*id, Arc::new(Message::tool_results([result.clone()]))))
+                }
+                Edit::Resolve(_) | Edit::Title(_) => None,
+            }
+        });
+        messages.collect()
+    }
+
     /// Forgets the messages that are displayed.
     pub fn forget_shown(&mut self) {
         self.0.retain(|unsaved| !unsaved.is_shown);

@@ -9,12 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use database::Database;
-use matrix::conversations::{ContentType, Conversations, DisplayMessage, MessagePage, connect};
+use matrix::conversations::{
+    ContentType, Conversations, DisplayMessage, Error, Fork, Forked, MessagePage, connect,
+};
 use matrix::sagents::session::{
     AgentSession, Coordinator, OnConflict, RunGuard, SessionError, SessionOptions,
 };
 use matrix::sagents::{
-    BeginRun, Claim, Decided, Decision, Delivery, Expect, Message, Revision, ToolCall, ToolResult,
+    BeginRun, Claim, Decided, Decision, Delivery, Expect, Message, Point, Revision, State,
+    ToolCall, ToolResult,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -59,6 +62,10 @@ enum Step {
     Failing(Vec<Option<Fault>>),
     /// Another process saves the state.
     Overtaken,
+    /// What is behind a message is taken back.
+    Rewound(usize),
+    /// The conversation is forked at a message.
+    Forked(usize),
     /// The last handle is dropped, and the session started again.
     Dropped,
     /// The session is shut down, and started again.
@@ -98,6 +105,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (1_usize..20).prop_map(Yielded),
         3 => proptest::collection::vec(fault, 1..6).prop_map(Failing),
         1 => Just(Overtaken),
+        1 => any::<usize>().prop_map(Rewound),
+        1 => any::<usize>().prop_map(Forked),
         1 => Just(Dropped),
         1 => Just(Restarted),
         2 => Just(Crashed),
@@ -140,6 +149,8 @@ struct Model {
     numbers: usize,
     /// What other processes saved.
     others: Vec<(Revision, Vec<String>)>,
+    /// What the last rewind left.
+    rewound: (Revision, Vec<String>),
     /// The messages that were added or sent, those that were acknowledged, and those that were refused.
     added: HashSet<Uuid>,
     /// Messages whose send returned an error: if they are stored all the same, they are shown later.
@@ -161,6 +172,7 @@ impl Model {
             options,
             numbers: 0,
             others: Vec::new(),
+            rewound: (Revision(0), Vec::new()),
             added: HashSet::new(),
             late: HashSet::new(),
             acknowledged: Vec::new(),
@@ -234,8 +246,9 @@ impl Model {
                 let known = session.read(said);
                 let (saved, reloaded) = tokio::join!(session.save(), session.reload());
                 reloaded.unwrap();
-                if saved.is_ok() {
-                    assert!(self.talk.stored().await.0.starts_with(&known));
+                if let Ok(revision) = saved {
+                    let stored = self.talk.stored().await.0;
+                    assert!(stored.starts_with(&known) || self.is_overtaken(revision));
                 }
             }
             Step::Passed(time) => tokio::time::sleep(*time).await,
@@ -257,6 +270,8 @@ impl Model {
                     self.others.push((revision, said));
                 }
             }
+            Step::Rewound(place) => self.rewind(&session, *place).await,
+            Step::Forked(place) => self.fork(*place).await,
             Step::Dropped => {
                 drop((session, self.run.take()));
                 return self.talk.start().await;
@@ -383,14 +398,84 @@ impl Model {
         match session.save().await {
             Ok(revision) => {
                 let (stored, current) = self.talk.stored().await;
-                // An unchanged state is not saved again, and another process may have saved since.
-                let overtaken = self.others.iter().any(|(other, _)| *other > revision);
-                assert!(current == revision && stored == known || overtaken);
+                let is_stored = current == revision && stored == known;
+                assert!(is_stored || self.is_overtaken(revision));
             }
             Err(SessionError::Conflict { .. }) => assert!(self.may_conflict()),
             Err(SessionError::Storage(_) | SessionError::TimedOut) => {}
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// An unchanged state is not saved again, and another process may have saved since.
+    fn is_overtaken(&self, revision: Revision) -> bool {
+        self.others.iter().any(|(other, _)| *other > revision)
+    }
+
+    async fn rewind(&mut self, session: &AgentSession<Storage>, place: usize) {
+        let known = session.export_state();
+        let Some((place, to)) = chosen(&known, place) else {
+            return;
+        };
+        let earlier = self.talk.record.rewinds();
+        let result = session.rewind(Point::Through(to)).await;
+        let (stored, revision) = self.talk.stored().await;
+        let is_rewound = self.talk.record.rewinds() > earlier;
+        if is_rewound {
+            let kept = stored.len();
+            assert_eq!(stored, said(&known)[..kept]);
+            check_cut(&known, place, kept);
+            let removed: Vec<_> = ids(&known).skip(kept).flatten().collect();
+            self.acknowledged.retain(|id| !removed.contains(id));
+            self.refused.extend(removed);
+            self.rewound = (revision, stored.clone());
+        }
+        match result {
+            Ok(cut) => {
+                assert!(is_rewound && session.read(said) == stored);
+                assert_eq!(cut.moved, stored.len() <= place);
+            }
+            Err(SessionError::Conflict { .. }) => assert!(self.may_conflict()),
+            Err(SessionError::Storage(error)) if matches!(*error, Error::NotFound) => {
+                assert!(self.may_conflict() && !is_rewound);
+            }
+            // The session does not know yet what is stored.
+            Err(SessionError::Storage(_) | SessionError::TimedOut) if is_rewound => {
+                self.others.push((revision, stored));
+            }
+            Err(SessionError::Storage(_) | SessionError::TimedOut) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A fork has the beginning of the state, and what is displayed of it.
+    async fn fork(&self, place: usize) {
+        let (layer, scope) = (&self.talk.layer, scope());
+        let Ok(source) = storage::frozen(layer.load_agent_state(&scope, self.talk.id)).await else {
+            return;
+        };
+        let Some((place, at)) = chosen(&source.state, place) else {
+            return;
+        };
+        let ids: Vec<_> = ids(&source.state).flatten().collect();
+        let fork = Fork::at(Point::Through(at));
+        let fork = storage::frozen(layer.fork_conversation(&scope, self.talk.id, fork)).await;
+        let Forked { conversation, cut } = fork.unwrap();
+        let id = conversation.id;
+        let forked = storage::frozen(layer.load_agent_state(&scope, id)).await;
+        let forked = forked.unwrap().state;
+        let kept = forked.messages.len();
+        check_cut(&source.state, place, kept);
+        assert_eq!(cut.moved, kept <= place);
+        assert!(self::ids(&forked).flatten().eq(ids[..kept].iter().copied()));
+        assert_eq!(said(&forked), said(&source.state)[..kept]);
+        let shown = |rows: Vec<DisplayMessage>| {
+            let shown = rows.into_iter().map(|row| (row.message_id, row.content));
+            shown.filter(|(id, _)| ids.contains(id)).collect::<Vec<_>>()
+        };
+        let mut expected = shown(self.rows(self.talk.id).await);
+        expected.retain(|(id, _)| ids[..kept].contains(id));
+        assert_eq!(shown(self.rows(id).await), expected);
     }
 
     /// Whether another process saved, or one that crashed may have.
@@ -405,7 +490,7 @@ impl Model {
         let (shown, stored) = process().block_on(async {
             self.connect().await;
             let (said, revision) = self.talk.stored().await;
-            (self.rows().await, (revision, said))
+            (self.rows(self.talk.id).await, (revision, said))
         });
         let shown = shown.into_iter();
         let shown = shown.filter(|row| row.content_type != ContentType::ToolResult);
@@ -423,6 +508,8 @@ impl Model {
             .iter()
             .filter_map(|save| Some((save.reply?, save.said.clone())));
         let mut known: Vec<_> = acknowledged.chain(self.others.clone()).collect();
+        known.push(self.rewound.clone());
+        known.retain(|(revision, _)| *revision >= self.rewound.0);
         known.sort();
         known.dedup();
         if let Some(newest) = known.last() {
@@ -447,14 +534,14 @@ impl Model {
     /// Display and state agree, what was acknowledged is in both and what was refused in neither. No call was claimed
     /// twice.
     fn check_turns(&mut self) {
-        let (rows, messages) = process().block_on(async {
+        let (rows, state) = process().block_on(async {
             self.connect().await;
             let scope = scope();
             let loaded = self.talk.layer.load_agent_state(&scope, self.talk.id);
             let saved = storage::frozen(loaded).await.unwrap();
-            (self.rows().await, saved.state.messages)
+            (self.rows(self.talk.id).await, saved.state)
         });
-        let known: HashSet<_> = (0..messages.len()).filter_map(|n| messages.id(n)).collect();
+        let known: HashSet<_> = ids(&state).flatten().collect();
         let shown: HashSet<_> = rows.iter().map(|row| row.message_id).collect();
         for row in &rows {
             let is_known = known.contains(&row.message_id);
@@ -475,13 +562,10 @@ impl Model {
         assert_eq!(claimed.len(), self.claimed.len(), "{:?}", self.claimed);
     }
 
-    async fn rows(&self) -> Vec<DisplayMessage> {
+    async fn rows(&self, id: Uuid) -> Vec<DisplayMessage> {
         let page = MessagePage::first().limit(MessagePage::MAX_LIMIT);
         let scope = scope();
-        let page = self
-            .talk
-            .layer
-            .load_display_messages(&scope, self.talk.id, page);
+        let page = self.talk.layer.load_display_messages(&scope, id, page);
         storage::frozen(page).await.unwrap().items
     }
 
@@ -494,6 +578,37 @@ impl Model {
             record: Arc::clone(&self.talk.record),
         };
         self.talk.coordinator = Coordinator::with_options(storage, self.options.clone());
+    }
+}
+
+/// The ids of the messages. One that was not saved may have none yet.
+fn ids(state: &State) -> impl Iterator<Item = Option<Uuid>> {
+    (0..state.messages.len()).map(|n| state.messages.id(n))
+}
+
+/// One of the messages that have an id.
+fn chosen(state: &State, number: usize) -> Option<(usize, Uuid)> {
+    let ids = ids(state).enumerate();
+    let ids: Vec<_> = ids.filter_map(|(n, id)| Some((n, id?))).collect();
+    Some(ids[number.checked_rem(ids.len())?])
+}
+
+/// The cut is behind the message, or before one with calls, and separates no call from its result. Results may be displayed
+/// that the state does not have.
+fn check_cut(state: &State, place: usize, kept: usize) {
+    let messages = &state.messages;
+    let has_calls = |n| {
+        let message: Option<&Message> = messages.get(n);
+        message.is_some_and(|message| !message.tool_calls.is_empty())
+    };
+    assert!(kept == place + 1 || kept <= place && has_calls(kept));
+    let behind = messages.iter().skip(kept);
+    for result in behind.flat_map(|message| &message.tool_results) {
+        let mut calls = messages
+            .iter()
+            .take(kept)
+            .flat_map(|message| &message.tool_calls);
+        assert!(calls.all(|call| call.call_id != result.tool_call_id));
     }
 }
 

@@ -61,6 +61,7 @@ pub struct Record {
     faults: Mutex<VecDeque<Option<Fault>>>,
     saves: Mutex<Vec<Save>>,
     loads: AtomicUsize,
+    rewinds: AtomicUsize,
     /// The saves in progress, and the most at one time.
     saving: AtomicUsize,
     most: AtomicUsize,
@@ -96,6 +97,11 @@ impl Record {
 
     pub fn loads(&self) -> usize {
         self.loads.load(Ordering::SeqCst)
+    }
+
+    /// The rewinds that the database executed, with or without a reply.
+    pub fn rewinds(&self) -> usize {
+        self.rewinds.load(Ordering::SeqCst)
     }
 
     pub fn most_saves_at_once(&self) -> usize {
@@ -376,7 +382,11 @@ impl SessionPersistence for Storage {
     }
 
     async fn rewind(&self, scope: &Scope, context: &LoadContext, to: Point) -> Result<Cut, Error> {
-        let call = self.layer.rewind(scope, context, to);
+        let call = async {
+            let cut = self.layer.rewind(scope, context, to).await?;
+            self.record.rewinds.fetch_add(1, Ordering::SeqCst);
+            Ok(cut)
+        };
         self.record.write(call).await
     }
 

@@ -3,11 +3,12 @@
 use matrix::conversations::Error;
 use matrix::sagents::session::{OnConflict, SessionError, SessionOptions};
 use matrix::sagents::{BeginRun, Cut, Message, Point, RunStatus};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::INTERVAL;
-use crate::storage::{Fault, Talk, frozen, said, scope};
+use super::{INTERVAL, SECOND};
+use crate::storage::{Fault, Talk, frozen, said, say, scope};
 
 #[tokio::test(start_paused = true)]
 async fn a_question_is_edited_and_the_answer_made_again() {
@@ -81,6 +82,36 @@ async fn after_a_lost_reply_the_session_has_what_is_stored() {
     session.save().await.unwrap();
     assert_eq!(talk.stored().await.0, ["one", "three"]);
     assert_eq!(talk.shown().await, ["one", "three"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_lost_reply_a_message_that_came_in_between_is_displayed_if_the_state_has_it() {
+    for fault in [Fault::Before, Fault::After] {
+        let talk = Talk::new(SessionOptions::default()).await;
+        let session = talk.start().await;
+        let first = session.add_message(Message::user("one")).unwrap();
+        session.completed().unwrap();
+        session.save().await.unwrap();
+        sleep(SECOND).await;
+        say(&session, "two");
+        talk.record.fail([None, None, Some(fault)]);
+        let saves = talk.record.hold_saves().await;
+        let between = async {
+            yield_now().await;
+            session.add_message(Message::user("three")).unwrap();
+            drop(saves);
+        };
+        let (rewound, ()) = tokio::join!(session.rewind(Point::Through(first)), between);
+        rewound.unwrap_err();
+        sleep(INTERVAL).await;
+        session.save().await.unwrap();
+        let (stored, shown) = match fault {
+            Fault::Before => (&["one", "two", "three"][..], ["one", "three"]),
+            _ => (&["one", "three"][..], ["one", "three"]),
+        };
+        assert_eq!(talk.stored().await.0, stored);
+        assert_eq!(talk.shown().await, shown);
+    }
 }
 
 #[tokio::test(start_paused = true)]
