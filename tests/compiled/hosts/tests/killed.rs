@@ -1,17 +1,19 @@
 //! A process with sessions is killed several times while it works. What was acknowledged is stored, at most later changes
-//! are missing, and the next process continues.
+//! are missing, and the next process continues. So is a process that imports.
 
 use crate::database;
 use crate::storage;
 
 use std::collections::HashSet;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use matrix::conversations::{Conversations, MessagePage, NewConversation, connect};
+use matrix::conversations::{
+    Conversations, Error, Export, MessagePage, NewConversation, NewDisplayMessage, Role, connect,
+};
 use matrix::sagents::session::{AgentSession, AutoSave, Coordinator, SessionOptions};
-use matrix::sagents::{Delivery, Message, State};
+use matrix::sagents::{Delivery, ExportedMessage, Message, State};
 use storage::{said, scope};
 use uuid::Uuid;
 
@@ -123,14 +125,7 @@ struct Reported {
 fn until_killed(url: &str, ids: &[Uuid]) -> Vec<(Uuid, Reported)> {
     let mut talks: Vec<_> = ids.iter().map(|id| (*id, Reported::default())).collect();
     let names: Vec<_> = ids.iter().map(Uuid::to_string).collect();
-    let mut process = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "killed::the_process_that_is_killed",
-            "--ignored",
-            "--nocapture",
-        ])
-        .env(URL, url)
+    let mut process = process("killed::the_process_that_is_killed", url)
         .env(IDS, names.join(" "))
         .stdout(Stdio::piped())
         .spawn()
@@ -160,6 +155,14 @@ fn until_killed(url: &str, ids: &[Uuid]) -> Vec<(Uuid, Reported)> {
         "{status}"
     );
     talks
+}
+
+/// This program again, to run one of its tests.
+fn process(test: &str, url: &str) -> Command {
+    let mut process = Command::new(std::env::current_exe().unwrap());
+    process.args(["--exact", test, "--ignored", "--nocapture"]);
+    process.env(URL, url);
+    process
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,4 +221,81 @@ async fn turns(index: usize, session: &AgentSession<Conversations>) {
         number += 1;
         println!("reported {index} made {number}");
     }
+}
+
+#[tokio::test]
+async fn an_import_that_is_killed_stores_all_or_nothing_and_can_be_repeated() {
+    let database =
+        database::Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
+    let layer = Conversations::new(connect(&database.url()).await.unwrap());
+    let export = large_export(&layer).await;
+    let (id, mut file) = (export.conversation.id, Vec::new());
+    export.write_to(&mut file).unwrap();
+    let whole = file.len();
+    // Before the end of the last line, nothing is committed.
+    for length in [whole / 4, whole / 2, whole - 1, whole] {
+        let (url, part) = (database.url(), file[..length].to_vec());
+        let killed = tokio::task::spawn_blocking(move || import_until_killed(&url, &part));
+        killed.await.unwrap();
+        let found = layer.get_conversation(&scope(), id).await;
+        let is_missing = matches!(found, Err(Error::NotFound));
+        assert!(is_missing || found.is_ok() && length == whole, "{found:?}");
+    }
+    layer
+        .import_conversation_from(&scope(), &*file)
+        .await
+        .unwrap();
+    let stored = layer.export_conversation(&scope(), id).await.unwrap();
+    assert_eq!(stored, export);
+}
+
+/// More than a pipe holds.
+async fn large_export(layer: &Conversations) -> Export {
+    const MESSAGES: i64 = 2_000;
+    let (scope, new) = (scope(), NewConversation::new());
+    let id = layer.create_conversation(&scope, new).await.unwrap().id;
+    let message = NewDisplayMessage::text(Role::User, "hello");
+    let appended = layer.append_display_message(&scope, id, message).await;
+    appended.unwrap();
+    let mut export = layer.export_conversation(&scope, id).await.unwrap();
+    export.conversation.id = Uuid::now_v7();
+    let message = export.messages.remove(0);
+    let mut state = State::new();
+    for sequence in 0..MESSAGES {
+        let message_id = Uuid::now_v7();
+        let user = Message::user("hello");
+        state.messages.push_with_id(message_id, user);
+        export.messages.push(ExportedMessage {
+            sequence,
+            message_id,
+            ..message.clone()
+        });
+    }
+    export.state = Some(state);
+    export
+}
+
+/// Starts a process that imports a file, and kills it when it has read that much of it, but for what the pipe holds.
+fn import_until_killed(url: &str, file: &[u8]) {
+    let mut process = process("killed::the_process_that_imports", url)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = process.stdin.take().unwrap();
+    stdin.write_all(file).unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[tokio::test]
+#[ignore = "a process of its own, which another test starts and kills"]
+async fn the_process_that_imports() {
+    let url = std::env::var(URL).expect("the test above starts this one");
+    let layer = Conversations::new(connect(&url).await.unwrap());
+    let file = BufReader::new(std::io::stdin());
+    layer
+        .import_conversation_from(&scope(), file)
+        .await
+        .unwrap();
 }
