@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use database::Database;
 use matrix::conversations::*;
-use matrix::sagents::{Expect, Message, State, ToolCall, ToolResult};
+use matrix::sagents::{Expect, Message, State, ToolCall, ToolResult, timestamp};
 use matrix::scopes::{Scope, User};
 use serde_json::{Map, json};
 use tracing::field::{Field, Visit};
@@ -29,6 +29,7 @@ async fn a_column_that_another_process_adds_breaks_no_call() {
     let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
     let layer = Conversations::new(connect(&database.url()).await.unwrap());
     call_everything(&layer).await.unwrap();
+    let before = exported(&layer).await;
 
     let other = connect(&database.url()).await.unwrap();
     for table in ["conversations", "agent_states", "display_messages"] {
@@ -43,6 +44,33 @@ async fn a_column_that_another_process_adds_breaks_no_call() {
     for _ in 0..10 {
         call_everything(&layer).await.unwrap();
     }
+
+    // Both processes import what the other one exports. The column is not part of it.
+    let (id, scope, new) = (before.conversation.id, scope(), Conversations::new(other));
+    for (from, to) in [(&layer, &new), (&new, &layer)] {
+        let mut file = Vec::new();
+        let export = from.export_conversation_to(&scope, id, &mut file).await;
+        export.unwrap();
+        from.delete_conversation(&scope, id).await.unwrap();
+        let imported = to.import_conversation_from(&scope, &*file).await.unwrap();
+        assert!(imported.created);
+        let after = to.export_conversation(&scope, id).await.unwrap();
+        assert_eq!(after, before);
+    }
+}
+
+/// Exports a conversation with a message and a state.
+async fn exported(layer: &Conversations) -> Export {
+    let (scope, new) = (&scope(), NewConversation::new());
+    let id = layer.create_conversation(scope, new).await.unwrap().id;
+    let text = NewDisplayMessage::text(Role::User, "hello");
+    let appended = layer.append_display_message(scope, id, text).await;
+    appended.unwrap();
+    let mut state = State::new();
+    state.add_message(Message::user("hello"));
+    let saved = layer.save_agent_state(scope, id, &state, Expect::NOTHING);
+    saved.await.unwrap();
+    layer.export_conversation(scope, id).await.unwrap()
 }
 
 #[tokio::test]
@@ -96,7 +124,10 @@ async fn every_call_is_a_span_with_the_conversation_and_without_content() {
             "list_conversations",
             "search_messages",
             "unfinished_runs",
+            "usage_between",
+            "import_conversation_from",
             "delete_conversations_before",
+            "delete_archived_before",
         ]
         .contains(name);
         assert!(
@@ -113,6 +144,8 @@ const CALLS: &[&str] = &[
     "update_conversation",
     "list_conversations",
     "delete_conversation",
+    "archive_conversation",
+    "unarchive_conversation",
     "fork_conversation",
     "rewind_conversation",
     "set_interrupted",
@@ -140,7 +173,14 @@ const CALLS: &[&str] = &[
     "search_messages",
     "edit_tool_call",
     "resolve_interrupted_tool_result",
+    "usage",
+    "usage_between",
+    "export_conversation",
+    "export_conversation_to",
+    "import_conversation",
+    "import_conversation_from",
     "delete_conversations_before",
+    "delete_archived_before",
 ];
 
 /// Makes every call once, in a new conversation that it deletes at the end.
@@ -263,9 +303,25 @@ async fn call_everything(layer: &Conversations) -> Result<Uuid> {
     layer.restore_unreadable(scope, id, aside).await?;
     let aside = layer.list_unreadable(scope, id).await?[0].epoch;
     layer.discard_unreadable(scope, id, aside).await?;
+    layer.usage(scope, id).await?;
+    layer
+        .usage_between(scope, chrono::DateTime::UNIX_EPOCH, timestamp::now())
+        .await?;
+    layer.archive_conversation(scope, id).await?;
+    layer.unarchive_conversation(scope, id).await?;
     layer
         .delete_conversations_before(chrono::DateTime::UNIX_EPOCH)
         .await?;
+    layer
+        .delete_archived_before(chrono::DateTime::UNIX_EPOCH)
+        .await?;
+    let export = layer.export_conversation(scope, id).await?;
+    let mut file = Vec::new();
+    layer.export_conversation_to(scope, id, &mut file).await?;
+    layer.delete_conversation(scope, id).await?;
+    layer.import_conversation_from(scope, &*file).await?;
+    layer.delete_conversation(scope, id).await?;
+    layer.import_conversation(scope, export).await?;
     layer.delete_conversation(scope, id).await?;
     Ok(id)
 }

@@ -232,6 +232,41 @@ async fn readers_see_what_the_first_version_appends() {
     assert_eq!(read(cursor).await.0, ["five"]);
 }
 
+#[tokio::test]
+async fn what_the_first_version_wrote_is_exported_and_it_goes_on_with_what_is_imported() {
+    let both = Both::new().await;
+    let id = both.conversation().await;
+    let append = async |text: &str| {
+        let message = first::NewDisplayMessage::text(first::Role::User, text);
+        let appended = both.first.append_display_message(&Everyone, id, message);
+        appended.await.unwrap();
+    };
+    append("one").await;
+    let expect = landed::sagents::Expect::NOTHING;
+    let state = first_state(&["one"]);
+    let saved = both.first.save_agent_state(&Everyone, id, &state, expect);
+    saved.await.unwrap();
+    let export = both.today.export_conversation(&scope(), id).await.unwrap();
+    both.first.delete_conversation(&Everyone, id).await.unwrap();
+    let imported = both
+        .today
+        .import_conversation(&scope(), export.clone())
+        .await;
+    assert!(imported.unwrap().created);
+    let again = both.today.export_conversation(&scope(), id).await.unwrap();
+    assert_eq!(again, export);
+    assert_eq!(texts(&again.state.unwrap()), "one");
+
+    append("two").await;
+    let page = first::MessagePage::first();
+    let shown = both.first.load_display_messages(&Everyone, id, page).await;
+    let shown = shown.unwrap();
+    let shown: Vec<_> = shown.iter().map(|row| &*row.content).collect();
+    assert_eq!(shown, ["one", "two"]);
+    let export = both.today.export_conversation(&scope(), id).await.unwrap();
+    assert_eq!(export.messages.len(), 2);
+}
+
 fn first_state(texts: &[&str]) -> landed::sagents::State {
     let mut state = landed::sagents::State::new();
     state.add_messages(
