@@ -10,6 +10,12 @@ use super::{{ '{' }}{{ context }}, Conversation, Delivery, DisplayMessage, Error
 use crate::sagents::export::{ExportReader, ExportValues, ExportWriter, Place, Record};
 use crate::sagents::{ExportError, ExportedConversation, ExportedMessage};
 
+/// Takes the records of an export, one after the other.
+pub(super) type Sink<'a> = &'a mut (dyn FnMut(Record) -> Result<()> + Send);
+
+/// Returns the records of an import behind the conversation.
+pub(super) type Source<'a> = &'a mut (dyn FnMut() -> Result<Option<Record>> + Send);
+
 /// What an import has done.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
@@ -116,7 +122,7 @@ impl {{ context }} {
     async fn import(
         &self,
         scope: &(impl OwnerScope + ?Sized),
-        next: &mut (dyn FnMut() -> Result<Option<Record>> + Send),
+        next: Source<'_>,
     ) -> Result<Imported> {
         let owner = scope.owner()?;
         let Some(Record::Conversation(new)) = next()? else {

@@ -5,11 +5,10 @@ use uuid::Uuid;
 
 use super::page::{Bound, Cursor, Page, Position, rows_to_read};
 use super::values::clean_text;
-use super::store::Items;
 use super::{
     {{ context }}, DisplayMessage, Error, MessagePage, NewDisplayMessage, OwnerScope, Result, SearchPage,
 };
-use crate::sagents::{Delivery, DisplayKind, Message, display_items, usage_of};
+use crate::sagents::{Delivery, DisplayKind, Message, MessageUsage, display_items, usage_of};
 
 impl {{ context }} {
     /// Appends a display message. Repeating the call with the same message id and item stores
@@ -214,4 +213,13 @@ impl {{ context }} {
         let rows = self.store.search_messages(&reach, &clean_text(text), after, rows).await?;
         Ok(Page::new(rows, page.limit, DisplayMessage::found))
     }
+}
+
+/// The items of a message to store.
+#[derive(Clone, Copy)]
+pub(crate) struct Items<'a> {
+    pub(crate) message_id: Uuid,
+    pub(crate) messages: &'a [NewDisplayMessage],
+    pub(crate) delivery: Delivery,
+    pub(crate) usage: Option<&'a MessageUsage>,
 }

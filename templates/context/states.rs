@@ -4,6 +4,7 @@ use tracing::instrument;
 use uuid::Uuid;
 
 use super::{{ '{' }}{{ context }}, Conversation, Error, OwnerScope, Result};
+use crate::sagents::stored::{StoredRow, are_rows_of_aside};
 use crate::sagents::{
     AgentPersistence, Expect, LoadContext, Loaded, PersistContext, Revision, State, Timestamp,
     Todo, TooDeep,
@@ -48,6 +49,28 @@ pub struct UnreadableMessage {
     pub message_id: Uuid,
     /// The message as it is stored.
     pub data: Vec<u8>,
+}
+
+impl UnreadableData {
+    /// What an earlier version of this code set aside comes with the current header, at position -1, and
+    /// with messages that may belong to either.
+    pub(super) fn new(header: &[u8], mut messages: Vec<StoredRow<'_>>) -> Self {
+        if messages.first().is_some_and(|first| first.position == -1) {
+            let current = messages.remove(0);
+            if !are_rows_of_aside(current.data, header) {
+                messages.clear();
+            }
+        }
+        let messages = messages.into_iter().map(|message| UnreadableMessage {
+            position: message.position,
+            message_id: message.message_id,
+            data: message.data.to_vec(),
+        });
+        Self {
+            header: header.to_vec(),
+            messages: messages.collect(),
+        }
+    }
 }
 
 impl From<TooDeep> for Error {

@@ -9,7 +9,7 @@ use tracing::instrument;
 use uuid::Uuid;
 
 use super::{{ '{' }}{{ context }}, OwnerScope, Result};
-use crate::sagents::{Timestamp, Usage};
+use crate::sagents::{ModelUsage, Timestamp, TokenUsage, Usage};
 
 impl {{ context }} {
     /// What the messages of a conversation cost, by model, also those that are deleted.
@@ -43,4 +43,27 @@ impl {{ context }} {
         let reach = scope.reach()?;
         self.store.usage_between(&reach, from, to).await
     }
+}
+
+/// Model, messages, input, output and cached tokens; only `None` if a left join found nothing.
+type Sums = (Option<String>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+
+pub(super) fn usage(sums: Vec<Sums>) -> Usage {
+    let mut models: Vec<_> = sums
+        .into_iter()
+        .filter_map(|(model, messages, input, output, cached)| {
+            Some(ModelUsage {
+                model,
+                messages: messages?,
+                tokens: TokenUsage {
+                    input: input?,
+                    output: output?,
+                    cached: cached?,
+                },
+            })
+        })
+        .collect();
+    // Databases sort texts in several ways.
+    models.sort_by(|one, other| one.model.cmp(&other.model));
+    Usage { models }
 }

@@ -249,6 +249,20 @@ pub enum Record {
     Usage(ExportedUsage),
 }
 
+impl Record {
+    /// A state and the messages that it has.
+    pub fn of_state(mut state: State) -> impl Iterator<Item = Self> {
+        let messages = std::mem::take(&mut state.messages);
+        let ids: Vec<_> = (0..messages.len()).map(|n| messages.id(n)).collect();
+        let messages = ids.into_iter().zip(messages);
+        let messages = messages.map(|(id, message)| Self::AgentMessage {
+            id,
+            message: Box::new(message),
+        });
+        std::iter::once(Self::State(Box::new(state))).chain(messages)
+    }
+}
+
 /// Where a [`Record`] is.
 #[derive(Debug, Clone, Copy)]
 pub enum Place {

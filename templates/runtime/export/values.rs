@@ -25,17 +25,13 @@ impl ExportValues {
             Place::Field("conversation"),
             Record::Conversation(conversation),
         )];
-        if let Some(mut state) = state {
-            let agent_messages = std::mem::take(&mut state.messages);
-            records.push((Place::Field("state"), Record::State(Box::new(state))));
-            let ids: Vec<_> = (0..agent_messages.len())
-                .map(|index| agent_messages.id(index))
-                .collect();
-            for (index, (message, id)) in agent_messages.into_iter().zip(ids).enumerate() {
-                let message = Box::new(message);
-                let record = Record::AgentMessage { id, message };
-                records.push((Place::Item("state.messages", index), record));
-            }
+        let state = state.into_iter().flat_map(Record::of_state);
+        for (index, record) in state.enumerate() {
+            let place = match index.checked_sub(1) {
+                None => Place::Field("state"),
+                Some(index) => Place::Item("state.messages", index),
+            };
+            records.push((place, record));
         }
         for (index, message) in messages.into_iter().enumerate() {
             let record = Record::Message(Box::new(message));

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::super::{
     Delivery, DisplayMessage, Error, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus,
 };
+use super::super::messages::Items;
 use super::super::page::Bound;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::lease::{Lease, in_time};
@@ -17,15 +18,6 @@ use super::rows::{display_message_columns, joined_display_message, named};
 use super::usage::{Counted, counted};
 use super::{FOREIGN_KEY_VIOLATION, Store, UNIQUE_VIOLATION, code, now, retry, timestamp};
 use crate::sagents::{MessageUsage, Timestamp, usage_of};
-
-/// The items of a message to store.
-#[derive(Clone, Copy)]
-pub(crate) struct Items<'a> {
-    pub(crate) message_id: Uuid,
-    pub(crate) messages: &'a [NewDisplayMessage],
-    pub(crate) delivery: Delivery,
-    pub(crate) usage: Option<&'a MessageUsage>,
-}
 
 impl Store {
     pub(crate) async fn append_display_message(

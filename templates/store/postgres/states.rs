@@ -8,7 +8,7 @@ use sqlx::types::Json;
 use sqlx::{Connection as _, FromRow, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
-use super::super::states::{UnreadableData, UnreadableMessage, UnreadableState};
+use super::super::states::{UnreadableData, UnreadableState};
 use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::usage::{Counted, counted};
@@ -326,23 +326,8 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
-        let (header, mut messages) = split(&rows)?;
-        let header = bytes(header)?;
-        if messages.first().is_some_and(|first| first.position == -1) {
-            let current = messages.remove(0);
-            if !stored::are_rows_of_aside(current.data, header) {
-                messages.clear();
-            }
-        }
-        let messages = messages.into_iter().map(|message| UnreadableMessage {
-            position: message.position,
-            message_id: message.message_id,
-            data: message.data.to_vec(),
-        });
-        Ok(UnreadableData {
-            header: header.to_vec(),
-            messages: messages.collect(),
-        })
+        let (header, messages) = split(&rows)?;
+        Ok(UnreadableData::new(bytes(header)?, messages))
     }
 
     pub(crate) async fn restore_unreadable(

@@ -46,7 +46,6 @@ use self::notifications::Notifications;
 use super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 use crate::sagents::Timestamp;
 
-pub(super) use self::messages::Items;
 pub(super) use crate::sagents::timestamp::now;
 
 /// The pool that the context uses.

@@ -5,10 +5,11 @@
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::super::usage::usage;
 use super::super::{Error, {% if group.is_some() %}Reach{% else %}Owner{% endif %}, Result};
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::{Store, timestamp};
-use crate::sagents::{MessageUsage, ModelUsage, Timestamp, TokenUsage, Usage};
+use crate::sagents::{MessageUsage, Timestamp, TokenUsage, Usage};
 
 /// The sums by model, for a statement that calls the row `u`. They stop at the largest number.
 macro_rules! sums {
@@ -136,27 +137,4 @@ impl Store {
 {%- endif %}
         Ok(usage(sums))
     }
-}
-
-/// Model, messages, input, output and cached tokens; only `None` if a left join found nothing.
-type Sums = (Option<String>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
-
-fn usage(sums: Vec<Sums>) -> Usage {
-    let mut models: Vec<_> = sums
-        .into_iter()
-        .filter_map(|(model, messages, input, output, cached)| {
-            Some(ModelUsage {
-                model,
-                messages: messages?,
-                tokens: TokenUsage {
-                    input: input?,
-                    output: output?,
-                    cached: cached?,
-                },
-            })
-        })
-        .collect();
-    // Databases sort texts in several ways.
-    models.sort_by(|one, other| one.model.cmp(&other.model));
-    Usage { models }
 }

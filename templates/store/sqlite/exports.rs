@@ -5,6 +5,7 @@ use sqlx::types::Json;
 use sqlx::{FromRow as _, Row as _};
 use uuid::Uuid;
 
+use super::super::exports::{Sink, Source};
 use super::super::{Conversation, DisplayMessage, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus};
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::lease::Snapshot;
@@ -14,12 +15,6 @@ use crate::sagents::export::{self, MessageRows, Record};
 use crate::sagents::stored::Row;
 use crate::sagents::timestamp::to_text;
 use crate::sagents::{ExportedConversation, ExportedMessage, ExportedUsage, State, serializer};
-
-/// Takes the records of an export, one after the other.
-type Sink<'a> = &'a mut (dyn FnMut(Record) -> Result<()> + Send);
-
-/// Returns the records of an import behind the conversation.
-type Source<'a> = &'a mut (dyn FnMut() -> Result<Option<Record>> + Send);
 
 /// How many rows a statement reads. Rows are passed on as they arrive.
 const PAGE: u16 = 1000;
@@ -71,14 +66,9 @@ impl Store {
             .await?;
         if let Some(row) = row {
             let epoch = row.try_get("epoch")?;
-            let (mut state, rows) = MessageRows::of_header(row.try_get_unchecked("data")?)?;
-            let messages = std::mem::take(&mut state.messages);
-            sink(Record::State(Box::new(state)))?;
-            // A state that has its messages inside has no rows.
-            let ids: Vec<_> = (0..messages.len()).map(|index| messages.id(index)).collect();
-            for (id, message) in ids.into_iter().zip(messages) {
-                let message = Box::new(message);
-                sink(Record::AgentMessage { id, message })?;
+            let (state, rows) = MessageRows::of_header(row.try_get_unchecked("data")?)?;
+            for record in Record::of_state(state) {
+                sink(record)?;
             }
             if let Some(rows) = rows {
                 export_agent_messages(&mut snapshot, owner, id, epoch, rows, sink).await?;

@@ -10,22 +10,14 @@ use super::super::{
     Delivery, DisplayMessage, Error, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus,
 };
 use super::super::display_message::is_error;
+use super::super::messages::Items;
 use super::super::page::Bound;
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::rows::{display_message_columns, named};
 use super::usage::count;
 use super::{Store, now, retry};
 use crate::sagents::timestamp::{Timestamp, to_text};
-use crate::sagents::{MessageUsage, usage_of};
-
-/// The items of a message to store.
-#[derive(Clone, Copy)]
-pub(crate) struct Items<'a> {
-    pub(crate) message_id: Uuid,
-    pub(crate) messages: &'a [NewDisplayMessage],
-    pub(crate) delivery: Delivery,
-    pub(crate) usage: Option<&'a MessageUsage>,
-}
+use crate::sagents::usage_of;
 
 impl Store {
     pub(crate) async fn append_display_message(

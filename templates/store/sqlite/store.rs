@@ -39,8 +39,6 @@ use self::lease::{Searches, Write, Writers};
 use super::{Error, Result};
 use crate::sagents::timestamp::{self, to_text};
 
-pub(super) use self::messages::Items;
-
 /// The pool that the context uses.
 pub type Pool = SqlitePool;
 {%- if sea_orm %}

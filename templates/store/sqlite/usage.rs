@@ -6,11 +6,12 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::super::usage::usage;
 use super::super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::{Store, now};
 use crate::sagents::timestamp::{Timestamp, to_text};
-use crate::sagents::{MessageUsage, ModelUsage, TokenUsage, Usage};
+use crate::sagents::{MessageUsage, TokenUsage, Usage};
 
 /// The sums by model, for a statement that calls the row `u`. `sum` would fail where they overflow, so
 /// they are numbers with a point up to the largest that is a whole number.
@@ -143,27 +144,4 @@ impl Store {
 {%- endif %}
         Ok(usage(sums))
     }
-}
-
-/// Model, messages, input, output and cached tokens; only `None` if a left join found nothing.
-type Sums = (Option<String>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
-
-fn usage(sums: Vec<Sums>) -> Usage {
-    let mut models: Vec<_> = sums
-        .into_iter()
-        .filter_map(|(model, messages, input, output, cached)| {
-            Some(ModelUsage {
-                model,
-                messages: messages?,
-                tokens: TokenUsage {
-                    input: input?,
-                    output: output?,
-                    cached: cached?,
-                },
-            })
-        })
-        .collect();
-    // Databases sort texts in several ways.
-    models.sort_by(|one, other| one.model.cmp(&other.model));
-    Usage { models }
 }
