@@ -310,9 +310,9 @@ impl<P: SessionPersistence> AgentSession<P> {
     ///
     /// # Errors
     ///
-    /// As [`save`](Self::save), and [`SessionError::Storage`] if there is no such message. After
-    /// [`SessionError::TimedOut`] it is not known whether the conversation was rewound; the session
-    /// loads what is stored.
+    /// As [`save`](Self::save), and [`SessionError::Storage`] if there is no such message. After a
+    /// transient failure, also [`SessionError::TimedOut`], it is not known whether the conversation was
+    /// rewound; the session loads what is stored.
     pub async fn rewind(&self, to: Point) -> Result<Cut, P> {
         self.update(SessionState::prepare_rewind)?;
         let _ = self.save().await?;
