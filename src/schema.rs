@@ -221,10 +221,13 @@ impl Maker<'_> {
             Some(ForeignKey { name, columns, schema, table, references: vec![column] })
         });
         let by_update = [("updated_at", true), ("id", true)];
+        let (active, archived) = (Some("archived_at IS NULL"), Some("archived_at IS NOT NULL"));
+        // Every write of a conversation costs an entry in most of them, so a list of all merges two of them.
         let mut indexes = vec![
-            self.index(format!("{name}_updated"), &by_update, None),
-            self.index(format!("{name}_active"), &by_update, Some("archived_at IS NULL")),
-            self.index(format!("{name}_archived"), &by_update, Some("archived_at IS NOT NULL")),
+            self.index(format!("{name}_active"), &by_update, active),
+            self.index(format!("{name}_archived"), &by_update, archived),
+            self.index(format!("{name}_active_id"), &[("id", false)], active),
+            self.index(format!("{name}_archived_id"), &[("id", false)], archived),
         ];
         // Who of a group's members has a conversation is not known before it is found.
         indexes.extend(self.has_group.then(|| Index {

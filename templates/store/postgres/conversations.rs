@@ -442,6 +442,24 @@ impl Lists {
     }
 }
 
+macro_rules! created_desc {
+    ($condition:literal) => {
+        concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id < $2::uuid
+            ORDER BY c.id DESC LIMIT $1::bigint"#)
+    };
+}
+
+macro_rules! created_asc {
+    ($condition:literal) => {
+        concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id > $2::uuid
+            ORDER BY c.id LIMIT $1::bigint"#)
+    };
+}
+
 /// The condition is a part of the text, so that the index with that condition is used.
 macro_rules! lists {
     ($condition:literal) => {
@@ -454,18 +472,42 @@ macro_rules! lists {
                 FROM {{ conversations }} AS c
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}"#, $condition, r#"(c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
                 ORDER BY c.updated_at, c.id LIMIT $1::bigint"#),
-            created_desc: concat!("SELECT ", conversation_columns!(), r#"
-                FROM {{ conversations }} AS c
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id < $2::uuid
-                ORDER BY c.id DESC LIMIT $1::bigint"#),
-            created_asc: concat!("SELECT ", conversation_columns!(), r#"
-                FROM {{ conversations }} AS c
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id > $2::uuid
-                ORDER BY c.id LIMIT $1::bigint"#),
+            created_desc: created_desc!($condition),
+            created_asc: created_asc!($condition),
         }
     };
 }
 
-const ALL: Lists = lists!("");
+/// By their update, the conversations of both indexes are merged.
+const ALL: Lists = Lists {
+    updated_desc: concat!("SELECT ", conversation_columns!(), r#"
+        FROM (
+            (SELECT "#, conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.archived_at IS NULL AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint)
+            UNION ALL
+            (SELECT "#, conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.archived_at IS NOT NULL AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint)
+        ) AS c
+        ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint"#),
+    updated_asc: concat!("SELECT ", conversation_columns!(), r#"
+        FROM (
+            (SELECT "#, conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.archived_at IS NULL AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at, c.id LIMIT $1::bigint)
+            UNION ALL
+            (SELECT "#, conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.archived_at IS NOT NULL AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at, c.id LIMIT $1::bigint)
+        ) AS c
+        ORDER BY c.updated_at, c.id LIMIT $1::bigint"#),
+    created_desc: created_desc!(""),
+    created_asc: created_asc!(""),
+};
 const ACTIVE: Lists = lists!("c.archived_at IS NULL AND ");
 const ARCHIVED: Lists = lists!("c.archived_at IS NOT NULL AND ");

@@ -45,6 +45,62 @@ pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!()
     WHERE c.id = $1::uuid
     ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#);
 
+macro_rules! created_desc {
+    ($condition:literal) => {
+        concat!(r#"
+            WITH first AS (
+                SELECT o.group_member
+                FROM (
+                    SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                    FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+                ) AS o
+                CROSS JOIN LATERAL (
+                    SELECT c.id FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"c.id < $2::uuid
+                    ORDER BY c.id DESC LIMIT 1
+                ) AS c
+                ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
+            )
+            SELECT "#, conversation_columns!(), r#"
+            FROM first AS f
+            CROSS JOIN LATERAL (
+                SELECT "#, conversation_columns!(), r#"
+                FROM {{ conversations }} AS c
+                WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"c.id < $2::uuid
+                ORDER BY c.id DESC LIMIT $1::bigint
+            ) AS c
+            ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#)
+    };
+}
+
+macro_rules! created_asc {
+    ($condition:literal) => {
+        concat!(r#"
+            WITH first AS (
+                SELECT o.group_member
+                FROM (
+                    SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                    FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+                ) AS o
+                CROSS JOIN LATERAL (
+                    SELECT c.id FROM {{ conversations }} AS c
+                    WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"c.id > $2::uuid
+                    ORDER BY c.id LIMIT 1
+                ) AS c
+                ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
+            )
+            SELECT "#, conversation_columns!(), r#"
+            FROM first AS f
+            CROSS JOIN LATERAL (
+                SELECT "#, conversation_columns!(), r#"
+                FROM {{ conversations }} AS c
+                WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"c.id > $2::uuid
+                ORDER BY c.id LIMIT $1::bigint
+            ) AS c
+            ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#)
+    };
+}
+
 /// As for one owner, the condition is a part of the text.
 macro_rules! lists {
     ($condition:literal) => {
@@ -95,57 +151,82 @@ macro_rules! lists {
                     ORDER BY c.updated_at, c.id LIMIT $1::bigint
                 ) AS c
                 ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
-            created_desc: concat!(r#"
-                WITH first AS (
-                    SELECT o.group_member
-                    FROM (
-                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
-                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-                    ) AS o
-                    CROSS JOIN LATERAL (
-                        SELECT c.id FROM {{ conversations }} AS c
-                        WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"c.id < $2::uuid
-                        ORDER BY c.id DESC LIMIT 1
-                    ) AS c
-                    ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
-                )
-                SELECT "#, conversation_columns!(), r#"
-                FROM first AS f
-                CROSS JOIN LATERAL (
-                    SELECT "#, conversation_columns!(), r#"
-                    FROM {{ conversations }} AS c
-                    WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"c.id < $2::uuid
-                    ORDER BY c.id DESC LIMIT $1::bigint
-                ) AS c
-                ORDER BY c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
-            created_asc: concat!(r#"
-                WITH first AS (
-                    SELECT o.group_member
-                    FROM (
-                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
-                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-                    ) AS o
-                    CROSS JOIN LATERAL (
-                        SELECT c.id FROM {{ conversations }} AS c
-                        WHERE c.{{ owner }} = o.group_member AND "#, $condition, r#"c.id > $2::uuid
-                        ORDER BY c.id LIMIT 1
-                    ) AS c
-                    ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
-                )
-                SELECT "#, conversation_columns!(), r#"
-                FROM first AS f
-                CROSS JOIN LATERAL (
-                    SELECT "#, conversation_columns!(), r#"
-                    FROM {{ conversations }} AS c
-                    WHERE c.{{ owner }} = f.group_member AND "#, $condition, r#"c.id > $2::uuid
-                    ORDER BY c.id LIMIT $1::bigint
-                ) AS c
-                ORDER BY c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+            created_desc: created_desc!($condition),
+            created_asc: created_asc!($condition),
         }
     };
 }
 
-const ALL: Lists = lists!("");
+const ALL: Lists = Lists {
+    updated_desc: concat!(r#"
+        WITH first AS (
+            SELECT o.group_member
+            FROM (
+                SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+            ) AS o
+            CROSS JOIN LATERAL (
+                (SELECT c.updated_at, c.id FROM {{ conversations }} AS c
+                WHERE c.{{ owner }} = o.group_member AND c.archived_at IS NULL AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+                ORDER BY c.updated_at DESC, c.id DESC LIMIT 1)
+                UNION ALL
+                (SELECT c.updated_at, c.id FROM {{ conversations }} AS c
+                WHERE c.{{ owner }} = o.group_member AND c.archived_at IS NOT NULL AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+                ORDER BY c.updated_at DESC, c.id DESC LIMIT 1)
+                ORDER BY updated_at DESC, id DESC LIMIT 1
+            ) AS c
+            ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES
+        )
+        SELECT "#, conversation_columns!(), r#"
+        FROM first AS f
+        CROSS JOIN LATERAL (
+            (SELECT "#, conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE c.{{ owner }} = f.group_member AND c.archived_at IS NULL AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint)
+            UNION ALL
+            (SELECT "#, conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE c.{{ owner }} = f.group_member AND c.archived_at IS NOT NULL AND (c.updated_at, c.id) < ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at DESC, c.id DESC LIMIT $1::bigint)
+        ) AS c
+        ORDER BY c.updated_at DESC, c.id DESC FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+    updated_asc: concat!(r#"
+        WITH first AS (
+            SELECT o.group_member
+            FROM (
+                SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
+                FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+            ) AS o
+            CROSS JOIN LATERAL (
+                (SELECT c.updated_at, c.id FROM {{ conversations }} AS c
+                WHERE c.{{ owner }} = o.group_member AND c.archived_at IS NULL AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+                ORDER BY c.updated_at, c.id LIMIT 1)
+                UNION ALL
+                (SELECT c.updated_at, c.id FROM {{ conversations }} AS c
+                WHERE c.{{ owner }} = o.group_member AND c.archived_at IS NOT NULL AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+                ORDER BY c.updated_at, c.id LIMIT 1)
+                ORDER BY updated_at, id LIMIT 1
+            ) AS c
+            ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES
+        )
+        SELECT "#, conversation_columns!(), r#"
+        FROM first AS f
+        CROSS JOIN LATERAL (
+            (SELECT "#, conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE c.{{ owner }} = f.group_member AND c.archived_at IS NULL AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at, c.id LIMIT $1::bigint)
+            UNION ALL
+            (SELECT "#, conversation_columns!(), r#"
+            FROM {{ conversations }} AS c
+            WHERE c.{{ owner }} = f.group_member AND c.archived_at IS NOT NULL AND (c.updated_at, c.id) > ($2::timestamptz, $3::uuid)
+            ORDER BY c.updated_at, c.id LIMIT $1::bigint)
+        ) AS c
+        ORDER BY c.updated_at, c.id FETCH FIRST ($1::bigint) ROWS WITH TIES"#),
+    created_desc: created_desc!(""),
+    created_asc: created_asc!(""),
+};
 const ACTIVE: Lists = lists!("archived_at IS NULL AND ");
 const ARCHIVED: Lists = lists!("archived_at IS NOT NULL AND ");
 

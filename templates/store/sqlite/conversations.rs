@@ -391,9 +391,29 @@ impl Lists {
     }
 }
 
+/// The index is named: `SQLite` would go through the table, which is in the order of ids too, and read
+/// what the condition leaves out.
+macro_rules! created_desc {
+    ($condition:literal, $index:literal) => {
+        concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c"#, $index, r#"
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id < $2
+            ORDER BY c.id DESC LIMIT $1"#)
+    };
+}
+
+macro_rules! created_asc {
+    ($condition:literal, $index:literal) => {
+        concat!("SELECT ", conversation_columns!(), r#"
+            FROM {{ conversations }} AS c"#, $index, r#"
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id > $2
+            ORDER BY c.id LIMIT $1"#)
+    };
+}
+
 /// The condition is a part of the text, so that the index with that condition is used.
 macro_rules! lists {
-    ($condition:literal) => {
+    ($condition:literal, $index:literal) => {
         Lists {
             updated_desc: concat!("SELECT ", conversation_columns!(), r#"
                 FROM {{ conversations }} AS c
@@ -403,18 +423,32 @@ macro_rules! lists {
                 FROM {{ conversations }} AS c
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}"#, $condition, r#"(c.updated_at, c.id) > ($2, $3)
                 ORDER BY c.updated_at, c.id LIMIT $1"#),
-            created_desc: concat!("SELECT ", conversation_columns!(), r#"
-                FROM {{ conversations }} AS c
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id < $2
-                ORDER BY c.id DESC LIMIT $1"#),
-            created_asc: concat!("SELECT ", conversation_columns!(), r#"
-                FROM {{ conversations }} AS c
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}"#, $condition, r#"c.id > $2
-                ORDER BY c.id LIMIT $1"#),
+            created_desc: created_desc!($condition, $index),
+            created_asc: created_asc!($condition, $index),
         }
     };
 }
 
-const ALL: Lists = lists!("");
-const ACTIVE: Lists = lists!("c.archived_at IS NULL AND ");
-const ARCHIVED: Lists = lists!("c.archived_at IS NOT NULL AND ");
+/// By their update, the conversations of both indexes are merged.
+const ALL: Lists = Lists {
+    updated_desc: concat!("SELECT ", conversation_columns!(), r#"
+        FROM {{ conversations }} AS c
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.archived_at IS NULL AND (c.updated_at, c.id) < ($2, $3)
+        UNION ALL
+        SELECT "#, conversation_columns!(), r#"
+        FROM {{ conversations }} AS c
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.archived_at IS NOT NULL AND (c.updated_at, c.id) < ($2, $3)
+        ORDER BY updated_at DESC, id DESC LIMIT $1"#),
+    updated_asc: concat!("SELECT ", conversation_columns!(), r#"
+        FROM {{ conversations }} AS c
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.archived_at IS NULL AND (c.updated_at, c.id) > ($2, $3)
+        UNION ALL
+        SELECT "#, conversation_columns!(), r#"
+        FROM {{ conversations }} AS c
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.archived_at IS NOT NULL AND (c.updated_at, c.id) > ($2, $3)
+        ORDER BY updated_at, id LIMIT $1"#),
+    created_desc: created_desc!("", ""),
+    created_asc: created_asc!("", ""),
+};
+const ACTIVE: Lists = lists!("c.archived_at IS NULL AND ", r#" INDEXED BY "{{ prefix }}conversations_active_id""#);
+const ARCHIVED: Lists = lists!("c.archived_at IS NOT NULL AND ", r#" INDEXED BY "{{ prefix }}conversations_archived_id""#);

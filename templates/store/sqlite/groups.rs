@@ -44,9 +44,69 @@ pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!()
     )
     ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#);
 
+macro_rules! created_desc {
+    ($condition:literal, $index:literal) => {
+        concat!(r#"
+            WITH first AS (
+                SELECT o.group_member, rank() OVER (ORDER BY c.id DESC) AS group_rank
+                FROM (
+                    SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+                    FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+                ) AS o
+                CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
+                    SELECT d.id FROM {{ conversations }} AS d"#, $index, r#"
+                    WHERE d.{{ owner }} = o.group_member AND "#, $condition, r#"d.id < $2
+                    ORDER BY d.id DESC LIMIT 1
+                )
+            ), page AS (
+                SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.id DESC) AS group_rank
+                FROM first AS f
+                CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+                    SELECT d.id FROM {{ conversations }} AS d"#, $index, r#"
+                    WHERE d.{{ owner }} = f.group_member AND "#, $condition, r#"d.id < $2
+                    ORDER BY d.id DESC LIMIT $1
+                )
+                WHERE f.group_rank <= $1
+            )
+            SELECT "#, conversation_columns!(), r#"
+            FROM page AS p WHERE p.group_rank <= $1
+            ORDER BY p.id DESC"#)
+    };
+}
+
+macro_rules! created_asc {
+    ($condition:literal, $index:literal) => {
+        concat!(r#"
+            WITH first AS (
+                SELECT o.group_member, rank() OVER (ORDER BY c.id) AS group_rank
+                FROM (
+                    SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+                    FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
+                ) AS o
+                CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
+                    SELECT d.id FROM {{ conversations }} AS d"#, $index, r#"
+                    WHERE d.{{ owner }} = o.group_member AND "#, $condition, r#"d.id > $2
+                    ORDER BY d.id LIMIT 1
+                )
+            ), page AS (
+                SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.id) AS group_rank
+                FROM first AS f
+                CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+                    SELECT d.id FROM {{ conversations }} AS d"#, $index, r#"
+                    WHERE d.{{ owner }} = f.group_member AND "#, $condition, r#"d.id > $2
+                    ORDER BY d.id LIMIT $1
+                )
+                WHERE f.group_rank <= $1
+            )
+            SELECT "#, conversation_columns!(), r#"
+            FROM page AS p WHERE p.group_rank <= $1
+            ORDER BY p.id"#)
+    };
+}
+
 /// As for one owner, the condition is a part of the text.
 macro_rules! lists {
-    ($condition:literal) => {
+    ($condition:literal, $index:literal) => {
         Lists {
             updated_desc: concat!(r#"
                 WITH first AS (
@@ -98,63 +158,88 @@ macro_rules! lists {
                 SELECT "#, conversation_columns!(), r#"
                 FROM page AS p WHERE p.group_rank <= $1
                 ORDER BY p.updated_at, p.id"#),
-            created_desc: concat!(r#"
-                WITH first AS (
-                    SELECT o.group_member, rank() OVER (ORDER BY c.id DESC) AS group_rank
-                    FROM (
-                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
-                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-                    ) AS o
-                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
-                        SELECT d.id FROM {{ conversations }} AS d
-                        WHERE d.{{ owner }} = o.group_member AND "#, $condition, r#"d.id < $2
-                        ORDER BY d.id DESC LIMIT 1
-                    )
-                ), page AS (
-                    SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.id DESC) AS group_rank
-                    FROM first AS f
-                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
-                        SELECT d.id FROM {{ conversations }} AS d
-                        WHERE d.{{ owner }} = f.group_member AND "#, $condition, r#"d.id < $2
-                        ORDER BY d.id DESC LIMIT $1
-                    )
-                    WHERE f.group_rank <= $1
-                )
-                SELECT "#, conversation_columns!(), r#"
-                FROM page AS p WHERE p.group_rank <= $1
-                ORDER BY p.id DESC"#),
-            created_asc: concat!(r#"
-                WITH first AS (
-                    SELECT o.group_member, rank() OVER (ORDER BY c.id) AS group_rank
-                    FROM (
-                        SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
-                        FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $3
-                    ) AS o
-                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
-                        SELECT d.id FROM {{ conversations }} AS d
-                        WHERE d.{{ owner }} = o.group_member AND "#, $condition, r#"d.id > $2
-                        ORDER BY d.id LIMIT 1
-                    )
-                ), page AS (
-                    SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.id) AS group_rank
-                    FROM first AS f
-                    CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
-                        SELECT d.id FROM {{ conversations }} AS d
-                        WHERE d.{{ owner }} = f.group_member AND "#, $condition, r#"d.id > $2
-                        ORDER BY d.id LIMIT $1
-                    )
-                    WHERE f.group_rank <= $1
-                )
-                SELECT "#, conversation_columns!(), r#"
-                FROM page AS p WHERE p.group_rank <= $1
-                ORDER BY p.id"#),
+            created_desc: created_desc!($condition, $index),
+            created_asc: created_asc!($condition, $index),
         }
     };
 }
 
-const ALL: Lists = lists!("");
-const ACTIVE: Lists = lists!("archived_at IS NULL AND ");
-const ARCHIVED: Lists = lists!("archived_at IS NOT NULL AND ");
+const ALL: Lists = Lists {
+    updated_desc: concat!(r#"
+        WITH first AS (
+            SELECT o.group_member, rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
+            FROM (
+                SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+                FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+            ) AS o
+            CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
+                SELECT b.id FROM (
+                    SELECT d.updated_at, d.id FROM {{ conversations }} AS d
+                    WHERE d.{{ owner }} = o.group_member AND d.archived_at IS NULL AND (d.updated_at, d.id) < ($2, $3)
+                    UNION ALL
+                    SELECT d.updated_at, d.id FROM {{ conversations }} AS d
+                    WHERE d.{{ owner }} = o.group_member AND d.archived_at IS NOT NULL AND (d.updated_at, d.id) < ($2, $3)
+                    ORDER BY updated_at DESC, id DESC LIMIT 1
+                ) AS b
+            )
+        ), page AS (
+            SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.updated_at DESC, c.id DESC) AS group_rank
+            FROM first AS f
+            CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+                SELECT b.id FROM (
+                    SELECT d.updated_at, d.id FROM {{ conversations }} AS d
+                    WHERE d.{{ owner }} = f.group_member AND d.archived_at IS NULL AND (d.updated_at, d.id) < ($2, $3)
+                    UNION ALL
+                    SELECT d.updated_at, d.id FROM {{ conversations }} AS d
+                    WHERE d.{{ owner }} = f.group_member AND d.archived_at IS NOT NULL AND (d.updated_at, d.id) < ($2, $3)
+                    ORDER BY updated_at DESC, id DESC LIMIT $1
+                ) AS b
+            )
+            WHERE f.group_rank <= $1
+        )
+        SELECT "#, conversation_columns!(), r#"
+        FROM page AS p WHERE p.group_rank <= $1
+        ORDER BY p.updated_at DESC, p.id DESC"#),
+    updated_asc: concat!(r#"
+        WITH first AS (
+            SELECT o.group_member, rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
+            FROM (
+                SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
+                FROM {{ group.table }} AS g WHERE g.{{ group.column }} = $4
+            ) AS o
+            CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = o.group_member AND c.id = (
+                SELECT b.id FROM (
+                    SELECT d.updated_at, d.id FROM {{ conversations }} AS d
+                    WHERE d.{{ owner }} = o.group_member AND d.archived_at IS NULL AND (d.updated_at, d.id) > ($2, $3)
+                    UNION ALL
+                    SELECT d.updated_at, d.id FROM {{ conversations }} AS d
+                    WHERE d.{{ owner }} = o.group_member AND d.archived_at IS NOT NULL AND (d.updated_at, d.id) > ($2, $3)
+                    ORDER BY updated_at, id LIMIT 1
+                ) AS b
+            )
+        ), page AS (
+            SELECT "#, conversation_columns!(), r#", rank() OVER (ORDER BY c.updated_at, c.id) AS group_rank
+            FROM first AS f
+            CROSS JOIN {{ conversations }} AS c ON c.{{ owner }} = f.group_member AND c.id IN (
+                SELECT b.id FROM (
+                    SELECT d.updated_at, d.id FROM {{ conversations }} AS d
+                    WHERE d.{{ owner }} = f.group_member AND d.archived_at IS NULL AND (d.updated_at, d.id) > ($2, $3)
+                    UNION ALL
+                    SELECT d.updated_at, d.id FROM {{ conversations }} AS d
+                    WHERE d.{{ owner }} = f.group_member AND d.archived_at IS NOT NULL AND (d.updated_at, d.id) > ($2, $3)
+                    ORDER BY updated_at, id LIMIT $1
+                ) AS b
+            )
+            WHERE f.group_rank <= $1
+        )
+        SELECT "#, conversation_columns!(), r#"
+        FROM page AS p WHERE p.group_rank <= $1
+        ORDER BY p.updated_at, p.id"#),
+    created_desc: created_desc!("", ""),
+    created_asc: created_asc!("", ""),
+};
+const ACTIVE: Lists = lists!("archived_at IS NULL AND ", r#" INDEXED BY "{{ prefix }}conversations_active_id""#);
+const ARCHIVED: Lists = lists!("archived_at IS NOT NULL AND ", r#" INDEXED BY "{{ prefix }}conversations_archived_id""#);
 
 const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
     FROM {{ display_messages }} AS m

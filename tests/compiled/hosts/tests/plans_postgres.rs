@@ -49,7 +49,7 @@ async fn every_statement_goes_by_a_key_and_every_index_is_used() {
         .await
         .unwrap();
     let mut unused: BTreeSet<_> = indexes.into_iter().collect();
-    assert_eq!(unused.len(), 16, "{unused:?}");
+    assert_eq!(unused.len(), 17, "{unused:?}");
 
     let mut statements = source::statements("conversations");
     assert!(statements.len() > 20, "{statements:#?}");
@@ -58,6 +58,7 @@ async fn every_statement_goes_by_a_key_and_every_index_is_used() {
     for statement in statements {
         let plan = explain(&mut connection, &statement).await;
         assert!(!plan.contains("Seq Scan on"), "{statement}\n{plan}");
+        assert_lists(&statement, &plan);
         unused.retain(|index| {
             !plan.contains(&format!(" using {index} ")) && !plan.contains(&format!(" on {index} "))
         });
@@ -129,9 +130,20 @@ async fn every_statement_of_a_group_goes_by_a_key() {
         for statement in statements {
             let plan = explain(&mut connection, &statement).await;
             assert!(!plan.contains("Seq Scan on"), "{statement}\n{plan}");
+            assert_lists(&statement, &plan);
             let is_one = statement.contains("c.id = $1");
             assert_eq!(plan.contains(index), is_one, "{statement}\n{plan}");
         }
+    }
+}
+
+/// A list of conversations reads the indexes that have those of its filter, in its order.
+fn assert_lists(statement: &str, plan: &str) {
+    for index in source::list_indexes(statement) {
+        assert!(
+            plan.contains(&format!("{index} on ")),
+            "{index}\n{statement}\n{plan}"
+        );
     }
 }
 

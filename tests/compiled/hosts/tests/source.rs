@@ -36,6 +36,26 @@ pub fn statements(context: &str) -> Vec<String> {
     statements.collect()
 }
 
+/// The ends of the names of the indexes that a list of conversations has to be read from: none if it
+/// is in the order of the table's key, or if the statement is not a list.
+pub fn list_indexes(statement: &str) -> Vec<String> {
+    let mut indexes = Vec::new();
+    for (condition, name) in [("IS NULL", "active"), ("IS NOT NULL", "archived")] {
+        let has = |next: &str| {
+            let texts =
+                ["c", "d"].map(|t| format!("archived_at {condition} AND {}", next.replace('_', t)));
+            texts.iter().any(|text| statement.contains(text.as_str()))
+        };
+        if has("(_.updated") {
+            indexes.push(format!("_conversations_{name}"));
+        }
+        if has("_.id ") {
+            indexes.push(format!("_conversations_{name}_id"));
+        }
+    }
+    indexes
+}
+
 /// The names of the parameters, and the text behind the opening brace.
 type Macros<'a> = BTreeMap<&'a str, (Vec<&'a str>, &'a str)>;
 
