@@ -60,9 +60,10 @@ fn a_prefix_changes_in_place() {
     let transition = change(&user(), &chat, same_owner());
     insta::assert_snapshot!(transition.up(Database::Sqlite), @r#"
     -- Indexes that change go first.
-    DROP INDEX "sagents_conversations_updated";
     DROP INDEX "sagents_conversations_active";
     DROP INDEX "sagents_conversations_archived";
+    DROP INDEX "sagents_conversations_active_id";
+    DROP INDEX "sagents_conversations_archived_id";
     DROP INDEX "sagents_display_messages_tool_calls";
     DROP INDEX "sagents_display_messages_changed";
     DROP INDEX "sagents_display_messages_unsettled";
@@ -79,10 +80,13 @@ fn a_prefix_changes_in_place() {
     ALTER TABLE "sagents_usage" RENAME TO "chat_usage";
 
     -- Indexes as they are from now on.
-    CREATE INDEX "chat_conversations_updated" ON "chat_conversations" ("user_id", "updated_at" DESC, "id" DESC);
     CREATE INDEX "chat_conversations_active" ON "chat_conversations" ("user_id", "updated_at" DESC, "id" DESC)
         WHERE archived_at IS NULL;
     CREATE INDEX "chat_conversations_archived" ON "chat_conversations" ("user_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NOT NULL;
+    CREATE INDEX "chat_conversations_active_id" ON "chat_conversations" ("user_id", "id")
+        WHERE archived_at IS NULL;
+    CREATE INDEX "chat_conversations_archived_id" ON "chat_conversations" ("user_id", "id")
         WHERE archived_at IS NOT NULL;
     CREATE INDEX "chat_display_messages_tool_calls" ON "chat_display_messages" ("user_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
@@ -102,9 +106,10 @@ fn a_prefix_changes_in_place() {
     ALTER TABLE "sagents_conversations" RENAME TO "chat_conversations";
     ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_pkey" TO "chat_conversations_pkey";
     ALTER TABLE "chat_conversations" RENAME CONSTRAINT "sagents_conversations_fkey" TO "chat_conversations_fkey";
-    ALTER INDEX "sagents_conversations_updated" RENAME TO "chat_conversations_updated";
     ALTER INDEX "sagents_conversations_active" RENAME TO "chat_conversations_active";
     ALTER INDEX "sagents_conversations_archived" RENAME TO "chat_conversations_archived";
+    ALTER INDEX "sagents_conversations_active_id" RENAME TO "chat_conversations_active_id";
+    ALTER INDEX "sagents_conversations_archived_id" RENAME TO "chat_conversations_archived_id";
     ALTER TABLE "sagents_agent_states" RENAME TO "chat_agent_states";
     ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_pkey" TO "chat_agent_states_pkey";
     ALTER TABLE "chat_agent_states" RENAME CONSTRAINT "sagents_agent_states_fkey" TO "chat_agent_states_fkey";

@@ -27,7 +27,7 @@ fn an_owner_comes_on_sqlite() {
     INSERT INTO "sagents_guard" SELECT EXISTS (
         SELECT 1 FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL
         AND tbl_name IN ('sagents_conversations', 'sagents_agent_states', 'sagents_display_messages', 'sagents_agent_messages', 'sagents_unreadable_states', 'sagents_runs', 'sagents_usage')
-        AND name NOT IN ('sagents_conversations_updated', 'sagents_conversations_active', 'sagents_conversations_archived', 'sagents_display_messages_tool_calls', 'sagents_display_messages_changed', 'sagents_display_messages_unsettled', 'sagents_runs_unfinished', 'sagents_usage_times')
+        AND name NOT IN ('sagents_conversations_active', 'sagents_conversations_archived', 'sagents_conversations_active_id', 'sagents_conversations_archived_id', 'sagents_display_messages_tool_calls', 'sagents_display_messages_changed', 'sagents_display_messages_unsettled', 'sagents_runs_unfinished', 'sagents_usage_times')
     );
     DROP TABLE "sagents_guard";
 
@@ -278,10 +278,13 @@ fn an_owner_comes_on_sqlite() {
     ALTER TABLE "sagents_usage_new" RENAME TO "sagents_usage";
 
     -- Indexes, whose names are free now.
-    CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("team_id", "updated_at" DESC, "id" DESC);
     CREATE INDEX "sagents_conversations_active" ON "sagents_conversations" ("team_id", "updated_at" DESC, "id" DESC)
         WHERE archived_at IS NULL;
     CREATE INDEX "sagents_conversations_archived" ON "sagents_conversations" ("team_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NOT NULL;
+    CREATE INDEX "sagents_conversations_active_id" ON "sagents_conversations" ("team_id", "id")
+        WHERE archived_at IS NULL;
+    CREATE INDEX "sagents_conversations_archived_id" ON "sagents_conversations" ("team_id", "id")
         WHERE archived_at IS NOT NULL;
     CREATE INDEX "sagents_display_messages_tool_calls" ON "sagents_display_messages" ("team_id", "conversation_id", "tool_call_id", "content_type", "sequence")
         WHERE tool_call_id IS NOT NULL;
@@ -392,9 +395,10 @@ fn an_owner_comes_on_postgres() {
     ALTER TABLE "sagents_agent_states"
         DROP CONSTRAINT "sagents_agent_states_pkey",
         DROP CONSTRAINT "sagents_agent_states_fkey";
-    DROP INDEX "sagents_conversations_updated";
     DROP INDEX "sagents_conversations_active";
     DROP INDEX "sagents_conversations_archived";
+    DROP INDEX "sagents_conversations_active_id";
+    DROP INDEX "sagents_conversations_archived_id";
     ALTER TABLE "sagents_conversations"
         DROP CONSTRAINT "sagents_conversations_pkey",
         DROP CONSTRAINT "sagents_conversations_fkey";
@@ -444,10 +448,13 @@ fn an_owner_comes_on_postgres() {
     ALTER TABLE "chat_conversations"
         ADD CONSTRAINT "chat_conversations_pkey" PRIMARY KEY ("team_id", "id"),
         ADD CONSTRAINT "chat_conversations_fkey" FOREIGN KEY ("team_id") REFERENCES "teams" ("id") ON DELETE CASCADE;
-    CREATE INDEX "chat_conversations_updated" ON "chat_conversations" ("team_id", "updated_at" DESC, "id" DESC);
     CREATE INDEX "chat_conversations_active" ON "chat_conversations" ("team_id", "updated_at" DESC, "id" DESC)
         WHERE archived_at IS NULL;
     CREATE INDEX "chat_conversations_archived" ON "chat_conversations" ("team_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NOT NULL;
+    CREATE INDEX "chat_conversations_active_id" ON "chat_conversations" ("team_id", "id")
+        WHERE archived_at IS NULL;
+    CREATE INDEX "chat_conversations_archived_id" ON "chat_conversations" ("team_id", "id")
         WHERE archived_at IS NOT NULL;
     ALTER TABLE "chat_agent_states"
         ADD CONSTRAINT "chat_agent_states_pkey" PRIMARY KEY ("team_id", "conversation_id"),
@@ -572,9 +579,10 @@ fn an_owner_comes_back_on_postgres() {
     ALTER TABLE "sagents_agent_states"
         DROP CONSTRAINT "sagents_agent_states_pkey",
         DROP CONSTRAINT "sagents_agent_states_fkey";
-    DROP INDEX "sagents_conversations_updated";
     DROP INDEX "sagents_conversations_active";
     DROP INDEX "sagents_conversations_archived";
+    DROP INDEX "sagents_conversations_active_id";
+    DROP INDEX "sagents_conversations_archived_id";
     ALTER TABLE "sagents_conversations"
         DROP CONSTRAINT "sagents_conversations_pkey",
         DROP CONSTRAINT "sagents_conversations_fkey";
@@ -601,10 +609,13 @@ fn an_owner_comes_back_on_postgres() {
     ALTER TABLE "sagents_conversations"
         ADD CONSTRAINT "sagents_conversations_pkey" PRIMARY KEY ("user_id", "id"),
         ADD CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "users" ("id") ON DELETE CASCADE;
-    CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC);
     CREATE INDEX "sagents_conversations_active" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC)
         WHERE archived_at IS NULL;
     CREATE INDEX "sagents_conversations_archived" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC)
+        WHERE archived_at IS NOT NULL;
+    CREATE INDEX "sagents_conversations_active_id" ON "sagents_conversations" ("user_id", "id")
+        WHERE archived_at IS NULL;
+    CREATE INDEX "sagents_conversations_archived_id" ON "sagents_conversations" ("user_id", "id")
         WHERE archived_at IS NOT NULL;
     ALTER TABLE "sagents_agent_states"
         ADD CONSTRAINT "sagents_agent_states_pkey" PRIMARY KEY ("user_id", "conversation_id"),
