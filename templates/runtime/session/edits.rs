@@ -49,6 +49,16 @@ impl Edit {
         }
     }
 
+    /// The id of a result, if the state does not have its call.
+    fn orphan(&self, state: &State) -> Option<Uuid> {
+        match self {
+            Self::Result { id, result } if state.find_tool_call(&result.tool_call_id).is_none() => {
+                Some(*id)
+            }
+            _ => None,
+        }
+    }
+
     fn message_id(&self) -> Option<Uuid> {
         match self {
             Self::Push { id, .. } | Self::Result { id, .. } => Some(*id),
@@ -114,16 +124,25 @@ impl Edits {
     }
 
     /// Makes all changes again on a state that was loaded. `next` returns their new numbers. Returns
-    /// the messages that were displayed as unsaved and that the loaded state has.
-    pub fn apply_again(&mut self, state: &mut State, mut next: impl FnMut() -> u64) -> Vec<Uuid> {
-        let (again, known) = std::mem::take(&mut self.0)
-            .into_iter()
-            .partition::<Vec<_>, _>(|unsaved| unsaved.edit.apply(state));
-        self.0 = again;
-        for unsaved in &mut self.0 {
-            unsaved.change = next();
+    /// the messages that were displayed as unsaved and that the loaded state has, and the results whose
+    /// calls it does not have.
+    pub fn apply_again(
+        &mut self,
+        state: &mut State,
+        mut next: impl FnMut() -> u64,
+    ) -> (Vec<Uuid>, Vec<Uuid>) {
+        let (mut known, mut orphans) = (Vec::new(), Vec::new());
+        for mut unsaved in std::mem::take(&mut self.0) {
+            if let Some(id) = unsaved.edit.orphan(state) {
+                orphans.push(id);
+            } else if unsaved.edit.apply(state) {
+                unsaved.change = next();
+                self.0.push(unsaved);
+            } else {
+                known.push(unsaved);
+            }
         }
-        shown_ids(&known)
+        (shown_ids(&known), orphans)
     }
 
     /// The messages that are displayed, which are then to be displayed again.

@@ -291,7 +291,8 @@ impl<P: SessionPersistence> AgentSession<P> {
 
     /// Replaces the agent state by the stored one, for example after a [`SessionError::Conflict`].
     /// Messages that were [added](Self::add_message) and not saved are appended to it, because they
-    /// are displayed. Returns the old state if it had other unsaved changes.
+    /// are displayed, but not the results of tool calls that it does not have. Returns the old state if
+    /// it had other unsaved changes.
     ///
     /// # Errors
     ///

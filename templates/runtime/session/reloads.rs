@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::super::persistence::{Expect, Failure, Loaded, Revision};
 use super::super::state::State;
+use super::super::turn::Delivery;
 use super::state::SessionState;
 use super::writes::{PendingWrite, Reply, reply};
 use super::{OnConflict, SessionError};
@@ -127,11 +128,24 @@ impl<M, E> SessionState<M, E> {
             .into_iter()
             .partition::<Vec<_>, _>(is_unknown);
         self.unknown = unknown;
-        known.extend(self.edits.apply_again(state, next));
+        let (again, orphans) = self.edits.apply_again(state, next);
+        known.extend(again);
         if self.changes > self.saved {
             self.changed_at = Some(now);
         }
         self.confirm(known);
+        self.give_up_results(&orphans);
+        // A rewind may have taken it back. If it did not, this changes nothing.
+        for (id, message) in self.edits.hide() {
+            self.display(id, message);
+        }
+    }
+
+    /// Results whose calls were taken back are not displayed, or as unknown to the agent.
+    fn give_up_results(&mut self, ids: &[Uuid]) {
+        let is_one = |write: &PendingWrite| write.message_id().is_some_and(|id| ids.contains(&id));
+        drop(self.writes.refuse(&SessionError::Ended, is_one));
+        self.settle(ids.iter().map(|id| (*id, Delivery::Unknown)).collect());
     }
 
     /// Marks the agent state as changed.

@@ -46,13 +46,4 @@ impl<M, E> SessionState<M, E> {
             None => self.is_stale = true,
         }
     }
-
-    /// It is not known whether the conversation was rewound, so the stored state is loaded. What was
-    /// displayed and not saved is displayed again, which changes nothing if it still is.
-    pub fn perhaps_rewound(&mut self) {
-        self.is_stale = true;
-        for (id, message) in self.edits.hide() {
-            self.display(id, message);
-        }
-    }
 }

@@ -489,10 +489,8 @@ impl<M, E> SessionState<M, E> {
             }
             // It is not repeated: the message may be gone, if only the reply was lost.
             PendingWrite::Rewind(_) => {
+                self.is_stale |= failure == Failure::Transient;
                 self.writes.refused(error);
-                if failure == Failure::Transient {
-                    self.perhaps_rewound();
-                }
                 return None;
             }
             _ => {}

@@ -16,9 +16,10 @@ fn a_table_called_user_with_a_uuid_key_is_found() {
     CONSTRAINT "sagents_conversations_pkey" PRIMARY KEY ("user_id", "id"),
     CONSTRAINT "sagents_conversations_fkey" FOREIGN KEY ("user_id") REFERENCES "user" ("user_id") ON DELETE CASCADE,
     CONSTRAINT "user_id_is_uuid" CHECK (length("user_id") = 16),
-    CREATE INDEX "sagents_conversations_updated" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC);
     CREATE INDEX "sagents_conversations_active" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC)
     CREATE INDEX "sagents_conversations_archived" ON "sagents_conversations" ("user_id", "updated_at" DESC, "id" DESC)
+    CREATE INDEX "sagents_conversations_active_id" ON "sagents_conversations" ("user_id", "id")
+    CREATE INDEX "sagents_conversations_archived_id" ON "sagents_conversations" ("user_id", "id")
     "user_id" BLOB NOT NULL,
     CONSTRAINT "sagents_agent_states_pkey" PRIMARY KEY ("user_id", "conversation_id"),
     CONSTRAINT "sagents_agent_states_fkey" FOREIGN KEY ("user_id", "conversation_id") REFERENCES "sagents_conversations" ("user_id", "id") ON DELETE CASCADE,

@@ -2,7 +2,8 @@
 
 use matrix::conversations::Error;
 use matrix::sagents::session::{OnConflict, SessionError, SessionOptions};
-use matrix::sagents::{BeginRun, Cut, Message, Point, RunStatus};
+use matrix::sagents::{BeginRun, Cut, Message, Point, RunStatus, ToolCall, ToolResult};
+use serde_json::json;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -112,6 +113,34 @@ async fn after_a_lost_reply_a_message_that_came_in_between_is_displayed_if_the_s
         assert_eq!(talk.stored().await.0, stored);
         assert_eq!(talk.shown().await, shown);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_process_takes_back_and_was_not_saved_is_displayed_again_but_for_lost_calls() {
+    let options = SessionOptions {
+        on_conflict: OnConflict::Reload,
+        ..SessionOptions::default()
+    };
+    let talk = Talk::new(options).await;
+    let session = talk.start().await;
+    let first = session.add_message(Message::user("one")).unwrap();
+    let call = ToolCall::new("call_1", "search", json!({}));
+    session.add_message(Message::tool_calls([call])).unwrap();
+    session.save().await.unwrap();
+    let result = ToolResult::new("call_1", "search", "found");
+    session.tool_result(result).unwrap();
+    session.add_message(Message::assistant("two")).unwrap();
+    sleep(SECOND).await;
+    assert_eq!(talk.shown().await, ["one", "search", "found", "two"]);
+
+    let (scope, to) = (scope(), Point::Through(first));
+    frozen(talk.layer.rewind_conversation(&scope, talk.id, to))
+        .await
+        .unwrap();
+    sleep(INTERVAL * 2).await;
+    assert_eq!(talk.stored().await.0, ["one", "two"]);
+    assert_eq!(talk.shown().await, ["one", "two"]);
+    session.shutdown().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
