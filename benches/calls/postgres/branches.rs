@@ -201,7 +201,8 @@ impl ByHand {
     }
 }
 
-/// Behind a message, if no tool call is separated from its result there.
+/// Behind a message, if no tool call is separated from its result there. Calls are grouped with their results: a join
+/// of them would be planned for a few rows, and compare each with each.
 async fn cut(connection: &mut PgConnection, id: Uuid, message_id: Uuid) -> Cut {
     let locate = sqlx::query(
         "WITH state AS (
@@ -223,16 +224,17 @@ async fn cut(connection: &mut PgConnection, id: Uuid, message_id: Uuid) -> Cut {
                  AND (m.data::text LIKE '%\"tool_calls\"%' OR m.data::text LIKE '%\"tool_results\"%')
          )
          SELECT c.last_change, s.revision, s.data, o.position, o.sequence, EXISTS (
-             SELECT FROM shown WHERE content_type = 'tool_call' AND sequence < o.sequence AND tool_call_id IN (
-                 SELECT tool_call_id FROM shown, cut
-                 WHERE content_type = 'tool_result' AND shown.sequence >= cut.sequence
-             )
+             SELECT FROM shown GROUP BY tool_call_id
+             HAVING bool_or(content_type = 'tool_call' AND sequence < o.sequence)
+                 AND bool_or(content_type = 'tool_result' AND sequence >= o.sequence)
          ) OR EXISTS (
-             SELECT FROM tools t, json_array_elements(t.data -> 'tool_calls') v
-             WHERE t.position < o.position AND v ->> 'call_id' IN (
-                 SELECT v ->> 'tool_call_id' FROM tools t, json_array_elements(t.data -> 'tool_results') v, cut
-                 WHERE t.position >= cut.position
-             )
+             SELECT FROM (
+                 SELECT v ->> 'call_id' AS call_id, TRUE AS is_call
+                 FROM tools t, json_array_elements(t.data -> 'tool_calls') v WHERE t.position < o.position
+                 UNION ALL
+                 SELECT v ->> 'tool_call_id', FALSE
+                 FROM tools t, json_array_elements(t.data -> 'tool_results') v WHERE t.position >= o.position
+             ) v GROUP BY call_id HAVING bool_or(is_call) AND bool_or(NOT is_call)
          ) AS separated, EXISTS (
              SELECT FROM shown WHERE content_type = 'tool_call' AND status = 'interrupted' AND sequence < o.sequence
          ) AS is_interrupted

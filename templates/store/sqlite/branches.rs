@@ -84,10 +84,12 @@ impl Store {
                     return Ok(Some(rewound));
                 }
                 let header = located.header()?;
+                let first = located.displaced.iter().copied().fold(located.sequence, i64::min);
                 let removed = sqlx::query(DELETE)
                     .bind(id)
                     .bind(located.sequence)
                     .bind(Json(&located.displaced))
+                    .bind(first)
 {%- if owner.is_some() %}
                     .bind(owner.id())
 {%- endif %}
@@ -221,5 +223,5 @@ const REWIND: &str = r#"
 
 const DELETE: &str = r#"
     DELETE FROM {{ display_messages }} AS m
-    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1
+    WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1 AND m.sequence >= $4
       AND (m.sequence >= $2) <> (m.sequence IN (SELECT d.value FROM json_each($3) AS d))"#;

@@ -14,7 +14,8 @@ use crate::sagents::{ReadError, Revision};
 /// `own` is the cut at the message, in the tables that have it; in the other one, it is before the
 /// first message that is behind it. A display message stays if its message does in the agent state,
 /// or else if it is before the cut: `displaced` are those that are not on the side of their message,
-/// and `gone` those that do not stay. `result_ids` are the results behind the cut whose call is not.
+/// and `gone` those that do not stay. Those before the cut are looked up by their messages if these are
+/// few. `result_ids` are the results behind the cut whose call is not.
 ///
 /// `item >= 0` is always true, and makes the planner use the key of the message.
 const LOCATE: &str = r#"
@@ -57,10 +58,19 @@ const LOCATE: &str = r#"
           AND m.epoch = (SELECT e.epoch FROM state AS e)
           AND m.position >= (SELECT o.position FROM cut AS o)
     ), displaced AS MATERIALIZED (
-        SELECT m.sequence FROM behind AS b CROSS JOIN {{ display_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.message_id = b.message_id
-          AND m.item >= 0 AND +m.sequence < (SELECT o.sequence FROM cut AS o)
-        UNION
+        SELECT m.sequence
+        FROM cut AS o CROSS JOIN behind AS b CROSS JOIN {{ display_messages }} AS m
+        WHERE 4 * (SELECT count(*) FROM behind) < o.sequence
+          AND {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.message_id = b.message_id
+          AND m.item >= 0 AND +m.sequence < o.sequence
+        UNION ALL
+        SELECT m.sequence FROM {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+          AND m.sequence < (
+              SELECT o.sequence FROM cut AS o WHERE 4 * (SELECT count(*) FROM behind) >= o.sequence
+          )
+          AND m.message_id IN (SELECT b.message_id FROM behind AS b)
+        UNION ALL
         SELECT m.sequence FROM {{ display_messages }} AS m
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
           AND m.sequence >= (SELECT o.sequence FROM cut AS o)
@@ -100,12 +110,9 @@ const LOCATE: &str = r#"
           AND m.position >= (SELECT o.position FROM cut AS o)
           AND instr(m.data, '"tool_results"') > 0 AND t.type = 'object'
     ), result_ids AS MATERIALIZED (
-        SELECT DISTINCT t.call_id FROM (
-            SELECT t.call_id, t.is_call,
-                   max(t.is_call) OVER (PARTITION BY t.call_id ORDER BY t.position) AS has_call
-            FROM tools AS t
-        ) AS t
-        WHERE NOT t.is_call AND NOT t.has_call
+        SELECT t.call_id FROM tools AS t GROUP BY t.call_id
+        HAVING min(t.position) FILTER (WHERE NOT t.is_call)
+               < coalesce(min(t.position) FILTER (WHERE t.is_call), 1 + max(t.position))
     ), calls AS MATERIALIZED (
         SELECT max(m.position) AS position
         FROM {{ agent_messages }} AS m CROSS JOIN json_each(
@@ -113,8 +120,7 @@ const LOCATE: &str = r#"
         ) AS t
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
           AND m.epoch = (SELECT e.epoch FROM state AS e)
-          AND m.position < (SELECT o.position FROM cut AS o)
-          AND EXISTS (SELECT 1 FROM result_ids)
+          AND m.position < (SELECT o.position FROM cut AS o WHERE EXISTS (SELECT 1 FROM result_ids))
           AND instr(m.data, '"tool_calls"') > 0 AND t.type = 'object'
           AND json_extract(t.value, '$.call_id') IN (SELECT v.call_id FROM result_ids AS v)
         GROUP BY json_extract(t.value, '$.call_id')
@@ -122,14 +128,14 @@ const LOCATE: &str = r#"
         SELECT max(m.sequence) AS sequence FROM gone AS w CROSS JOIN {{ display_messages }} AS m
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.tool_call_id = w.tool_call_id
           AND m.content_type = 'tool_call' AND m.sequence < w.sequence
-          AND w.content_type = 'tool_result'
+          AND +w.content_type = 'tool_result'
         GROUP BY w.sequence
     ), last_shown AS MATERIALIZED (
         SELECT max(w.sequence) AS sequence FROM (
             SELECT max(m.sequence) AS sequence FROM {{ display_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
               AND m.sequence < (SELECT o.sequence FROM cut AS o)
-              AND m.sequence NOT IN (SELECT w.sequence FROM gone AS w)
+              AND m.sequence NOT IN (SELECT x.sequence FROM displaced AS x)
             UNION ALL
             SELECT max(x.sequence) FROM displaced AS x
             WHERE x.sequence >= (SELECT o.sequence FROM cut AS o)
@@ -157,9 +163,8 @@ const LOCATE: &str = r#"
            )) AS last_id,
            EXISTS (
                SELECT 1 FROM {{ display_messages }} AS m
-               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.tool_call_id IS NOT NULL
-                 AND m.content_type = 'tool_call' AND m.status = 'interrupted'
-                 AND m.sequence NOT IN (SELECT w.sequence FROM gone AS w)
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.status = 'interrupted'
+                 AND (m.sequence < o.sequence) <> (m.sequence IN (SELECT x.sequence FROM displaced AS x))
            ) AS is_interrupted,
            coalesce((
                SELECT m.message_id FROM {{ agent_messages }} AS m
@@ -170,7 +175,7 @@ const LOCATE: &str = r#"
                SELECT m.message_id FROM {{ display_messages }} AS m
                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.sequence = (
                    SELECT min(v.sequence) FROM answered AS v
-                   WHERE v.sequence NOT IN (SELECT w.sequence FROM gone AS w)
+                   WHERE (v.sequence < o.sequence) <> (v.sequence IN (SELECT x.sequence FROM displaced AS x))
                )
            )) AS separated
     FROM {{ conversations }} AS c CROSS JOIN cut AS o LEFT JOIN state AS e ON TRUE
