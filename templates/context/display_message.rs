@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::page::{Bound, Cursor, Position, deserialize_text};
-use super::values::{clean_call_id, clean_json, clean_text};
+use super::values::{clean_call_id, clean_json, clean_string};
 use super::{Error, Result, Role};
 use crate::sagents::timestamp::{self, Timestamp};
 use crate::sagents::{
@@ -208,7 +208,7 @@ impl NewDisplayMessage {
         if !is_call && self.status.is_some() {
             return Err(Error::Invalid("only a tool call has a status".into()));
         }
-        self.content = clean_text(&self.content);
+        self.content = clean_string(self.content);
         self.tool_call_id = self.tool_call_id.as_deref().map(clean_call_id);
         self.metadata = clean_json(self.metadata)?;
         Ok(self)

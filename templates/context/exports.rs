@@ -5,7 +5,7 @@ use std::io::{BufRead, Write};
 use tracing::instrument;
 use uuid::Uuid;
 
-use super::values::{clean_call_id, clean_json, clean_text};
+use super::values::{clean_call_id, clean_json, clean_string};
 use super::{{ '{' }}{{ context }}, Conversation, Delivery, DisplayMessage, Error, Export, OwnerScope, Result};
 use crate::sagents::export::{ExportReader, ExportValues, ExportWriter, Place, Record};
 use crate::sagents::{ExportError, ExportedConversation, ExportedMessage};
@@ -128,8 +128,7 @@ impl {{ context }} {
         let Some(Record::Conversation(new)) = next()? else {
             return Err(Error::Invalid("the conversation is missing".into()));
         };
-        if self.store.import_conversation(&owner, &new, next).await? {
-            let conversation = self.get_conversation(scope, new.id).await?;
+        if let Some(conversation) = self.store.import_conversation(&owner, &new, next).await? {
             let created = true;
             return Ok(Imported { conversation, created });
         }
@@ -188,17 +187,17 @@ fn clean(record: Option<(Place, Record)>) -> Result<Option<Record>> {
     };
     let metadata = match &mut record {
         Record::Conversation(conversation) => {
-            conversation.title = conversation.title.as_deref().map(clean_text);
+            conversation.title = conversation.title.take().map(clean_string);
             &mut conversation.metadata
         }
         Record::Message(message) => {
-            message.content = clean_text(&message.content);
+            message.content = clean_string(std::mem::take(&mut message.content));
             message.tool_call_id = message.tool_call_id.as_deref().map(clean_call_id);
             message.delivery = finished(message.delivery);
             &mut message.metadata
         }
         Record::Usage(usage) => {
-            usage.model = usage.model.as_deref().map(clean_text);
+            usage.model = usage.model.take().map(clean_string);
             return Ok(Some(record));
         }
         Record::State(_) | Record::AgentMessage { .. } => return Ok(Some(record)),

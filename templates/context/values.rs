@@ -9,6 +9,11 @@ pub(super) fn clean_text(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
 }
 
+/// As [`clean_text`], without a copy of what is clean.
+pub(super) fn clean_string(text: String) -> String {
+    if text.contains('\0') { clean_text(&text) } else { text }
+}
+
 /// As [`clean_text`], for the id of a tool call. An id of more than 1000 bytes may not fit into an
 /// index: it becomes its first 100 characters and a hash.
 pub(super) fn clean_call_id(id: &str) -> String {
@@ -43,7 +48,7 @@ fn clean(value: Value, depth: u32) -> Result<Value> {
     }
     Ok(match value {
         Value::Number(number) => Value::Number(clean_number(number)),
-        Value::String(text) => Value::String(clean_text(&text)),
+        Value::String(text) => Value::String(clean_string(text)),
         Value::Array(items) => {
             let items = items.into_iter().map(|item| clean(item, depth - 1));
             Value::Array(items.collect::<Result<_>>()?)
@@ -53,10 +58,14 @@ fn clean(value: Value, depth: u32) -> Result<Value> {
     })
 }
 
-fn clean_entries(map: Map<String, Value>, depth: u32) -> Result<Map<String, Value>> {
-    map.into_iter()
-        .map(|(key, value)| Ok((clean_text(&key), clean(value, depth)?)))
-        .collect()
+fn clean_entries(mut map: Map<String, Value>, depth: u32) -> Result<Map<String, Value>> {
+    if map.keys().any(|key| key.contains('\0')) {
+        map = map.into_iter().map(|(key, value)| (clean_string(key), value)).collect();
+    }
+    for value in map.values_mut() {
+        *value = clean(std::mem::take(value), depth)?;
+    }
+    Ok(map)
 }
 
 /// Without the sign of zero, and an integer if it is one in decimal notation.

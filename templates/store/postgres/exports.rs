@@ -83,22 +83,23 @@ impl Store {
         Ok(())
     }
 
-    /// Returns `false`, and stores nothing, if the owner has a conversation with this id.
+    /// Returns nothing, and stores nothing, if the owner has a conversation with this id.
     pub(crate) async fn import_conversation(
         &self,
         owner: &Owner,
         new: &ExportedConversation,
         source: Source<'_>,
-    ) -> Result<bool> {
+    ) -> Result<Option<Conversation>> {
         const INSERT: &str = r#"
             INSERT INTO {{ conversations }}
                 (id, title, scope, metadata, interrupted, inserted_at, updated_at, archived_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
             VALUES ($1::uuid, $2::text, $3::jsonb, $4::jsonb, $5::boolean, $6::timestamptz,
                     $7::timestamptz, $8::timestamptz{% if owner.is_some() %}, $9{% endif %})
             ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}id) DO NOTHING"#;
-        const SET_SEQUENCE: &str = r#"
+        const SET_SEQUENCE: &str = concat!(r#"
             UPDATE {{ conversations }} AS c SET next_sequence = $2::bigint
-            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid"#;
+            WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid
+            RETURNING "#, conversation_columns!());
 
         // The source is read once, so nothing is repeated. No other call can have the new row.
         let mut lease = self.lease(owner, new.id).await?;
@@ -120,7 +121,7 @@ impl Store {
         if inserted.rows_affected() == 0 {
             tx.rollback().await?;
             lease.end();
-            return Ok(false);
+            return Ok(None);
         }
         let (mut state, mut count, mut next_sequence) = (None, 0_i32, 0);
         let mut batch = Batch::default();
@@ -150,18 +151,17 @@ impl Store {
         if let Some(state) = state {
             insert_state(&mut tx, owner, new.id, &state, count).await?;
         }
-        sqlx::query(SET_SEQUENCE)
+        let imported = sqlx::query_as(SET_SEQUENCE)
             .bind(new.id)
             .bind(next_sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .execute(&mut *tx)
-            .await
-            .map(drop)?;
+            .fetch_one(&mut *tx)
+            .await?;
         tx.commit().await?;
         lease.end();
-        Ok(true)
+        Ok(Some(imported))
     }
 }
 

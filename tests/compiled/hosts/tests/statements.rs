@@ -235,7 +235,7 @@ async fn every_call_is_one_statement() {
     // A transaction: the conversation, its state, and each table, of which an import has batches.
     let mut export = statements!(7, layer.export_conversation(scope, id)).unwrap();
     export.conversation.id = Uuid::now_v7();
-    statements!(8, layer.import_conversation(scope, export.clone())).unwrap();
+    statements!(7, layer.import_conversation(scope, export.clone())).unwrap();
     let copy = statements!(4, layer.import_conversation(scope, export)).unwrap();
     statements!(1, layer.delete_conversation(scope, copy.conversation.id)).unwrap();
     // What sets aside, restores or discards is a transaction that locks the conversation first.
