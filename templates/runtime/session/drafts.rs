@@ -47,7 +47,7 @@ impl Drafts {
     }
 
     /// When drafts are to be stored. One without a place waits until those before it have theirs.
-    fn dues(&self) -> impl Iterator<Item = (Uuid, Instant)> {
+    fn dues(&self) -> impl Iterator<Item = (Uuid, Instant)> + '_ {
         let first = self.0.iter().find(|(_, draft)| !draft.is_placed);
         let first = first.map(|(id, _)| id);
         let drafts = self.0.iter();
