@@ -26,6 +26,11 @@ fn send(browser: &Browser, text: &str) {
 /// Sends a message, and waits until it is answered.
 fn ask(browser: &Browser, text: &str) {
     send(browser, text);
+    answered(browser);
+}
+
+/// Waits for the end of an answer. Before its beginning the page is as still as behind it.
+fn answered(browser: &Browser) {
     browser.wait(&format!("document.querySelector('{AGENT}:last-child') && {IDLE}"));
 }
 
@@ -338,7 +343,7 @@ fn the_keyboard_reaches_everything() {
     browser.write("One");
     browser.press(&[ENTER]);
     browser.see(USER, "One");
-    browser.wait(IDLE);
+    answered(&browser);
     browser.press(&[UP]);
     browser.wait("document.activeElement.className === 'edit-text'");
     browser.press(&[ESCAPE]);

@@ -730,7 +730,9 @@ impl Compiled {
             Targets::All => "--all-targets",
             Targets::Tests => "--tests",
         };
+        let turn = support::build_turn();
         let built = self.cargo(&format!("build --workspace {targets} --message-format json-render-diagnostics"));
+        drop(turn);
         built.stdout.lines().filter_map(Program::parse).collect()
     }
 

@@ -21,7 +21,7 @@ const VERSIONS: [&str; 2] = ["0.9", "0.8"];
 
 #[test]
 fn every_path_leads_to_a_fresh_install_on_sqlite() {
-    let paths = Paths::generate(Database::Sqlite);
+    let paths = Paths::generated(Database::Sqlite);
     for sqlx in VERSIONS {
         run(sqlx, &["sqlite", paths.root()]);
     }
@@ -30,7 +30,7 @@ fn every_path_leads_to_a_fresh_install_on_sqlite() {
 #[test]
 #[ignore = "needs PostgreSQL: run scripts/test"]
 fn every_path_leads_to_a_fresh_install_on_postgres() {
-    let paths = Paths::generate(Database::Postgres);
+    let paths = Paths::generated(Database::Postgres);
     let database = postgres::Database::new();
     for sqlx in VERSIONS {
         run(sqlx, &["postgres", paths.root(), &database.url()]);
@@ -49,6 +49,14 @@ impl Paths {
         let paths = Self { directory: support::temporary("sagents-paths-"), database };
         in_parallel(SETS.iter().collect(), |set| paths.generate_fresh(set));
         paths
+    }
+
+    /// Concurrently the runners are compiled: hosts of other tests wait for that now, and these would wait for them later.
+    fn generated(database: Database) -> Self {
+        thread::scope(|scope| {
+            scope.spawn(|| runner(VERSIONS[0]));
+            Self::generate(database)
+        })
     }
 
     fn generate(database: Database) -> Self {
@@ -228,12 +236,20 @@ fn scopes() -> String {
     owned.concat() + &scope("Anyone".to_owned(), "")
 }
 
+/// The program that has a version of sqlx. The first one that is asked for compiles all.
+fn runner(sqlx: &str) -> &'static Path {
+    static RUNNERS: OnceLock<[PathBuf; VERSIONS.len()]> = OnceLock::new();
+    let runners = RUNNERS.get_or_init(|| {
+        let _turn = support::build_turn();
+        VERSIONS.map(compile)
+    });
+    let (_, runner) = VERSIONS.iter().zip(runners).find(|(version, _)| **version == sqlx).unwrap();
+    runner
+}
+
 /// Runs the runner that has a version of sqlx.
 fn run(sqlx: &str, arguments: &[&str]) {
-    static RUNNERS: [OnceLock<PathBuf>; VERSIONS.len()] = [const { OnceLock::new() }; VERSIONS.len()];
-    let (_, runner) = VERSIONS.iter().zip(&RUNNERS).find(|(version, _)| **version == sqlx).unwrap();
-    let runner = runner.get_or_init(|| compile(sqlx));
-    let run = Run::of(Command::new(runner).args(arguments));
+    let run = Run::of(Command::new(runner(sqlx)).args(arguments));
     assert_eq!(run.code, 0, "with sqlx {sqlx}: {}{}", run.stdout, run.stderr);
     let pairs = SETS.len() * (SETS.len() - 1);
     assert_eq!(run.stdout, format!("{pairs} proven, 0 failed\n"), "with sqlx {sqlx}");

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -224,6 +224,14 @@ pub fn cargo(host: &Host) -> Command {
         .env("CARGO_TERM_COLOR", "never")
         .env("RUSTFLAGS", "-D warnings -W clippy::pedantic");
     command
+}
+
+/// The turn of a build of hosts, until it is dropped. Cargo lets one of them at a time into their directory, but not the one
+/// that came first: somebody may wait until all others are through.
+pub fn build_turn() -> File {
+    let turn = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("build.turn")).unwrap();
+    turn.lock().unwrap();
+    turn
 }
 
 /// The oldest sqlx that generated code compiles with.
