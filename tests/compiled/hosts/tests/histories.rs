@@ -458,6 +458,7 @@ impl Model {
             return;
         };
         let ids: Vec<_> = ids(&source.state).flatten().collect();
+        let before = self.rows(self.talk.id).await;
         let fork = Fork::at(Point::Through(at));
         let fork = storage::frozen(layer.fork_conversation(&scope, self.talk.id, fork)).await;
         let Forked { conversation, cut } = fork.unwrap();
@@ -473,9 +474,18 @@ impl Model {
             let shown = rows.into_iter().map(|row| (row.message_id, row.content));
             shown.filter(|(id, _)| ids.contains(id)).collect::<Vec<_>>()
         };
-        let mut expected = shown(self.rows(self.talk.id).await);
-        expected.retain(|(id, _)| ids[..kept].contains(id));
-        assert_eq!(shown(self.rows(id).await), expected);
+        // The session goes on to display, before the fork and after it.
+        let (before, mut after) = (shown(before), shown(self.rows(self.talk.id).await));
+        after.retain(|(id, _)| ids[..kept].contains(id));
+        let forked = shown(self.rows(id).await);
+        let mut steady = after.iter().filter(|row| before.contains(row));
+        assert!(
+            steady.all(|row| forked.contains(row)),
+            "{after:?} {forked:?}"
+        );
+        let mut after = after.iter();
+        let is_after = |row: &(Uuid, String)| after.any(|(id, _)| *id == row.0);
+        assert!(forked.iter().all(is_after), "{forked:?}");
     }
 
     /// Whether another process saved, or one that crashed may have.
