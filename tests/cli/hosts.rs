@@ -11,10 +11,8 @@ mod workspace;
 
 use std::process::Command;
 
-use crate::support::{FULL, Host, Run};
+use crate::support::{FULL, Host, PLAIN, Run};
 use crate::transcript::anonymous;
-
-const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 
 /// The files that were not there before, without the generator's memory. Of the files below the context's one stands
 /// for all.

@@ -12,10 +12,9 @@ use std::time::Instant;
 
 use insta::assert_snapshot;
 
-use crate::support::{Host, Run, manifest, sagents, unformatted};
+use crate::support::{Host, PLAIN, Run, manifest, sagents, unformatted};
 use crate::transcript::{anonymous, everything, outside};
 
-const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 const REFUSED: &str = "gen persistence conversations --table-prefix x-y";
 /// Without tests no text and no digest depends on the time; only the migration's name does.
 const INIT: &str = "gen persistence MyApp.Conversations -s MyApp.Accounts.Scope --init --no-tests";

@@ -357,7 +357,7 @@ fn the_owner_is_read_from_inside_the_type_of_its_id() {
         ("pub struct UserId(u128);\n\nimpl std::fmt::Display for UserId {}\n", "--owner-id text"),
     ];
     let all = tables.map(|(id, options)| reading(&format!("use uuid::Uuid;\n\n{scope}{id}"), options));
-    let fallible = "pub struct Scope;\n\nimpl Scope {\n    pub fn user_id(&self) -> Result<i64, Expired> {\n        todo!()\n    }\n}\n";
+    let fallible = "pub struct Scope;\n\nimpl Scope {\n    pub fn user_id(&self) -> Result<i64, Expired> {\n        unreachable!()\n    }\n}\n";
     assert_snapshot!([all.join("\n"), reading(fallible, "")].join("\n"), @"
     use crate::accounts::Scope;
             Ok(Owner::new(self.user_id.0))

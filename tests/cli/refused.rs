@@ -7,19 +7,12 @@ use std::os::unix::fs::symlink;
 
 use insta::assert_snapshot;
 
-use crate::support::{Host, manifest};
+use crate::support::{Host, PLAIN, manifest};
 use crate::transcript::{refusal, refusals};
-
-const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
-
-/// A library whose `src/accounts.rs` is this.
-fn with_accounts(source: &str) -> Host {
-    Host::library().file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", source)
-}
 
 /// A library with a scope and with this in its root.
 fn with_root(line: &str) -> Host {
-    with_accounts("pub struct Scope { pub user_id: i64 }\n")
+    Host::with_accounts("pub struct Scope { pub user_id: i64 }\n")
         .file("src/lib.rs", &format!("pub mod accounts;\n\n{line}\n"))
 }
 
@@ -197,7 +190,8 @@ fn names_are_not_longer_than_those_of_files() {
 
 /// A library with a scope and with these lines in its Cargo.toml.
 fn with_manifest(lines: &str) -> Host {
-    with_accounts("pub struct Scope { pub user_id: i64 }\n").file("Cargo.toml", &manifest("my_app", "2024", lines))
+    Host::with_accounts("pub struct Scope { pub user_id: i64 }\n")
+        .file("Cargo.toml", &manifest("my_app", "2024", lines))
 }
 
 fn refusals_in(hosts: &[Host]) -> String {
@@ -302,8 +296,8 @@ fn functions_and_macros_may_be_called_like_a_module_of_ours() {
 #[test]
 fn a_scope_is_public() {
     let hosts = [
-        with_accounts("pub(crate) struct Scope { pub user_id: i64 }\n"),
-        with_accounts("pub type Scope = Session;\nstruct Session { pub user_id: i64 }\n"),
+        Host::with_accounts("pub(crate) struct Scope { pub user_id: i64 }\n"),
+        Host::with_accounts("pub type Scope = Session;\nstruct Session { pub user_id: i64 }\n"),
         Host::binary()
             .file("src/main.rs", "mod accounts;\nfn main() {}\n")
             .file("src/accounts.rs", "pub(crate) struct Scope { pub user_id: i64 }\n"),
@@ -328,7 +322,7 @@ fn a_scope_is_public() {
 
 #[test]
 fn a_public_scope_may_be_in_a_private_module() {
-    let host = with_accounts(
+    let host = Host::with_accounts(
         "mod inner {\n    pub struct Scope {\n        pub user_id: i64,\n    }\n}\npub(crate) use inner::Scope;\n",
     );
     host.generate(PLAIN);
@@ -337,7 +331,7 @@ fn a_public_scope_may_be_in_a_private_module() {
 #[test]
 fn a_scope_is_visible_where_it_is_used() {
     const SCOPE: &str = "pub struct Scope {\n    pub user_id: i64,\n}\n";
-    let nested = |accounts: &str| with_accounts(accounts).file("src/accounts/extractor.rs", SCOPE);
+    let nested = |accounts: &str| Host::with_accounts(accounts).file("src/accounts/extractor.rs", SCOPE);
     let line = "gen persistence conversations -s accounts::extractor::Scope";
     let all = [
         refusal(&nested("mod extractor;\n"), line),
@@ -425,7 +419,7 @@ fn a_scope_goes_from_thread_to_thread() {
         "pub struct Scope { pub user: User }\npub struct User { pub id: i64, seen: Option<std::cell::RefCell<u8>> }\n",
         "pub struct Scope { pub user_id: i64, pub check: Box<dyn Fn() -> bool + Send> }\n",
     ]
-    .map(with_accounts);
+    .map(Host::with_accounts);
     assert_snapshot!(refusals_in(&hosts), @"
     $ gen persistence conversations -s accounts::Scope
     error: --scope: `crate::accounts::Scope` in src/accounts.rs is not `Send` and `Sync`, which sessions need: `cache` holds `Rc<str>`
@@ -446,7 +440,7 @@ fn a_scope_goes_from_thread_to_thread() {
 
 #[test]
 fn a_scope_may_share_what_is_locked() {
-    let host = with_accounts(
+    let host = Host::with_accounts(
         "use std::cell::Cell;\nuse std::sync::{Arc, Mutex};\n\
          pub struct Scope { pub user_id: i64, pub seen: Arc<Mutex<Cell<u8>>>, pub check: Box<dyn Fn() + Send + Sync> }\n",
     );
@@ -455,7 +449,7 @@ fn a_scope_may_share_what_is_locked() {
 
 /// A library whose scope is this with a feature, and that without it.
 fn with_variants(with: &str, without: &str) -> Host {
-    with_accounts(&format!(
+    Host::with_accounts(&format!(
         "#[cfg(feature = \"teams\")]\npub struct Scope {{ {with} }}\n\
          #[cfg(not(feature = \"teams\"))]\npub struct Scope {{ {without} }}\n\
          pub struct User {{ pub id: i64 }}\n"
@@ -499,7 +493,7 @@ fn a_scope_that_a_macro_may_make_is_not_written_again() {
         "#[derive(auth::MakeScope)]\npub struct User { pub id: i64 }\n",
         "#[auth::session(name = \"Scope\")]\npub struct User { pub id: i64 }\n",
     ]
-    .map(with_accounts);
+    .map(Host::with_accounts);
     assert_snapshot!(refusals_in(&hosts), @"
     $ gen persistence conversations -s accounts::Scope
     error: `crate::accounts::Scope` is not written in the source, but `scope!` in src/accounts.rs:6 may make it
@@ -530,7 +524,7 @@ fn macros_that_make_no_type_do_not_stand_in_the_way_of_a_scope() {
         "macro_rules! user {\n    () => {\n        pub struct User;\n    };\n}\nuser! {}\n",
         "#[derive(Debug, serde::Serialize)]\npub struct User;\n\n#[tracing::instrument(skip(scope))]\npub fn login(scope: u8) {}\n",
     ] {
-        let host = with_accounts(source);
+        let host = Host::with_accounts(source);
         host.generate(&format!("{PLAIN} --create-scope"));
         assert!(host.read("src/accounts.rs").contains("pub struct Scope {"), "{source}");
     }
@@ -538,7 +532,7 @@ fn macros_that_make_no_type_do_not_stand_in_the_way_of_a_scope() {
 
 #[test]
 fn a_way_to_the_owner_ends_at_its_key() {
-    let host = with_accounts(
+    let host = Host::with_accounts(
         "pub struct Scope { pub user: User }\n\
          pub struct User { pub id: i64, pub key: Key }\n\
          #[derive(Debug, Clone)]\n\
@@ -587,7 +581,7 @@ fn a_way_to_the_owner_ends_at_its_key() {
 
 #[test]
 fn the_text_of_a_key_is_a_key() {
-    let host = with_accounts("pub struct Scope { pub user: User }\npub struct User { pub id: i64 }\n");
+    let host = Host::with_accounts("pub struct Scope { pub user: User }\npub struct User { pub id: i64 }\n");
     host.generate("gen persistence conversations -s accounts::Scope --scope-owner user.id.to_string()");
     let scope = host.read("src/conversations/scope.rs");
     assert!(
@@ -598,7 +592,7 @@ fn the_text_of_a_key_is_a_key() {
 
 #[test]
 fn a_method_may_be_in_another_file() {
-    let host = with_accounts("pub struct Scope { pub user: User }\npub struct User { id: i64 }\n")
+    let host = Host::with_accounts("pub struct Scope { pub user: User }\npub struct User { id: i64 }\n")
         .file("src/lib.rs", "pub mod accounts;\nmod users;\n")
         .file("src/users.rs", "impl crate::accounts::User {\n    pub fn key(&self) -> i64 {\n        1\n    }\n}\n");
     host.generate("gen persistence conversations -s accounts::Scope --scope-owner user.key()");

@@ -5,10 +5,8 @@ use std::process::{Command, Stdio};
 
 use insta::assert_snapshot;
 
-use crate::support::{FULL, Host, Run, manifest, sagents};
+use crate::support::{FULL, Host, PLAIN, Run, manifest, sagents};
 use crate::transcript::{anonymous, everything, next};
-
-const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 
 /// What the real program prints, which must succeed. Help is as wide as the terminal, if there is one.
 fn shown(args: &str) -> String {

@@ -4,10 +4,8 @@ use std::process::Command;
 
 use insta::assert_snapshot;
 
-use crate::support::{Host, manifest};
+use crate::support::{Host, PLAIN, manifest};
 use crate::transcript::{anonymous, refusal};
-
-const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 
 fn depending(dependencies: &str) -> Host {
     let dependencies = format!("\n[dependencies]\n{dependencies}\n");

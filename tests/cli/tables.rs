@@ -3,10 +3,9 @@
 
 use insta::assert_snapshot;
 
-use crate::support::Host;
+use crate::support::{Host, PLAIN};
 use crate::transcript::refusal_by;
 
-const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
 const POSTGRES: &str = "gen persistence conversations -s accounts::Scope --database postgres";
 
 /// A library with one migration.

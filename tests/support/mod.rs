@@ -22,6 +22,9 @@ use tempfile::TempDir;
 pub const FULL: &str = "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --owner-type user \
      --owner-field user_id --owner-module MyApp.Accounts.User --table-prefix sagents_";
 
+/// A short one. The scope is written if there is none.
+pub const PLAIN: &str = "gen persistence conversations -s accounts::Scope";
+
 /// A package in a temporary directory.
 pub struct Host {
     /// Keeps the directory; nothing if it belongs to somebody else.
@@ -64,6 +67,11 @@ impl Host {
     /// A package `my_app` with an empty library.
     pub fn library() -> Self {
         Self::empty().file("Cargo.toml", &manifest("my_app", "2024", "")).file("src/lib.rs", "")
+    }
+
+    /// As `library`, with this in its module `accounts`.
+    pub fn with_accounts(source: &str) -> Self {
+        Self::library().file("src/lib.rs", "pub mod accounts;\n").file("src/accounts.rs", source)
     }
 
     /// A package `my_app` with only a binary.

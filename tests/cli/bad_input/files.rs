@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use insta::assert_snapshot;
 
-use super::{PLAIN, with_accounts, with_migration};
+use super::{PLAIN, with_migration};
 use crate::support::{Host, Run, sagents};
 use crate::transcript::{anonymous, outside, refusal, refusal_by};
 
 #[test]
 fn a_source_file_that_does_not_parse_is_named_with_its_line() {
     let root = Host::library().file("src/lib.rs", "//! A library.\n\npub fn broken( {}\n");
-    let accounts = with_accounts("pub struct Scope {\n    pub user_id: i64,\n");
+    let accounts = Host::with_accounts("pub struct Scope {\n    pub user_id: i64,\n");
     let parent = Host::library().file("src/lib.rs", "pub mod chat;\n").file("src/chat.rs", "fn fn() {}\n");
     let all = [
         refusal(&root, PLAIN),

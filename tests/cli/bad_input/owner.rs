@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use super::{PLAIN, with_accounts, with_migration};
+use super::{PLAIN, with_migration};
 use crate::support::Host;
 use crate::transcript::{refusal, refusals};
 
@@ -247,10 +247,10 @@ fn without_an_owner_no_option_is_about_one() {
 #[test]
 fn a_key_has_to_be_of_the_type_that_the_scope_holds() {
     let sql = "CREATE TABLE users (id BLOB PRIMARY KEY);";
-    let other = with_accounts("pub struct Scope { pub user_id: i64 }\n").file("migrations/0001_first.sql", sql);
-    let wrapped = with_accounts("pub struct UserId(pub i64);\npub struct Scope { pub user_id: UserId }\n");
-    let hidden = with_accounts("pub struct UserId(u128);\npub struct Scope { pub user_id: UserId }\n");
-    let foreign = with_accounts("pub struct Scope { pub user_id: ulid::Ulid }\n");
+    let other = Host::with_accounts("pub struct Scope { pub user_id: i64 }\n").file("migrations/0001_first.sql", sql);
+    let wrapped = Host::with_accounts("pub struct UserId(pub i64);\npub struct Scope { pub user_id: UserId }\n");
+    let hidden = Host::with_accounts("pub struct UserId(u128);\npub struct Scope { pub user_id: UserId }\n");
+    let foreign = Host::with_accounts("pub struct Scope { pub user_id: ulid::Ulid }\n");
     let text = "gen persistence conversations -s accounts::Scope --owner-id text";
     let all = [
         refusal(&other, PLAIN),

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use super::{PLAIN, depending, with_accounts};
+use super::{PLAIN, depending};
 use crate::support::Host;
 use crate::transcript::{refusal, refusals};
 
@@ -82,7 +82,7 @@ fn a_scope_without_a_readable_owner_lists_what_it_has() {
         "pub struct Scope;\n",
         "pub struct Team { pub id: i64 }\npub struct Scope { pub team: Team }\n",
     ]
-    .map(with_accounts);
+    .map(Host::with_accounts);
     assert_snapshot!(hosts.each_ref().map(|host| refusal(host, PLAIN)).join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
     error: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has
@@ -127,7 +127,7 @@ fn a_scope_without_a_readable_owner_lists_what_it_has() {
 
 #[test]
 fn a_scope_whose_source_is_elsewhere_needs_a_flag() {
-    let reexported = with_accounts("pub use auth::Scope;\n");
+    let reexported = Host::with_accounts("pub use auth::Scope;\n");
     let external = depending("auth = \"1\"");
     let all = [refusal(&reexported, PLAIN), refusal(&external, "gen persistence conversations -s auth::Scope")];
     assert_snapshot!(all.join("\n"), @"
@@ -147,7 +147,7 @@ fn a_scope_whose_source_is_elsewhere_needs_a_flag() {
 fn a_scope_with_parameters_is_refused() {
     let hosts =
         ["pub struct Scope<'a> { pub user_id: &'a str }\n", "pub struct Scope<T> { pub user_id: i64, pub more: T }\n"]
-            .map(with_accounts);
+            .map(Host::with_accounts);
     assert_snapshot!(hosts.each_ref().map(|host| refusal(host, PLAIN)).join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
     error: --scope: `Scope` in src/accounts.rs has parameters
@@ -163,7 +163,8 @@ fn a_scope_with_parameters_is_refused() {
 
 #[test]
 fn a_way_to_the_owner_has_to_exist() {
-    let host = with_accounts("pub struct User { pub id: i64, secret: i64 }\npub struct Scope { pub user: User }\n");
+    let host =
+        Host::with_accounts("pub struct User { pub id: i64, secret: i64 }\npub struct Scope { pub user: User }\n");
     let lines = [
         "gen persistence conversations -s accounts::Scope --scope-owner usr.id",
         "gen persistence conversations -s accounts::Scope --scope-owner user.secret",

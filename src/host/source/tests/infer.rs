@@ -72,24 +72,24 @@ fn only_plain_methods_count() {
         "pub fn user_id(&self)",
         "#[cfg(test)] pub fn user_id(&self) -> i64",
     ] {
-        let source = format!("pub struct Scope; impl Scope {{ {method} {{ todo!() }} }}");
+        let source = format!("pub struct Scope; impl Scope {{ {method} {{ unreachable!() }} }}");
         assert!(infer_from(&source).is_err(), "{method}");
     }
 }
 
 #[test]
 fn a_method_may_fail() {
-    let result = "pub struct Scope; impl Scope { pub fn user_id(&self) -> Result<Uuid, AuthError> { todo!() } }";
+    let result = "pub struct Scope; impl Scope { pub fn user_id(&self) -> Result<Uuid, AuthError> { unreachable!() } }";
     assert_eq!(infer_from(result).as_deref(), Ok("user_id()??: Uuid"));
     let alias = "pub type Result<T> = std::result::Result<T, Error>; pub struct User { pub id: i64 } pub struct Scope;
-        impl Scope { pub fn user(&self) -> Result<&User> { todo!() } }";
+        impl Scope { pub fn user(&self) -> Result<&User> { unreachable!() } }";
     assert_eq!(infer_from(alias).as_deref(), Ok("user()??.id: I64"));
 }
 
 #[test]
 fn a_scope_that_may_hold_anyone_needs_a_decision() {
     let source = "pub struct Scope { pub r#type: Kind, pub id: i64, token: Vec<u8> }
-        impl Scope { pub fn label(&self) -> &str { todo!() } }";
+        impl Scope { pub fn label(&self) -> &str { unreachable!() } }";
     assert_eq!(
         infer_from(source).unwrap_err(),
         "5: it is not clear how the id of the user is read from `crate::accounts::Scope` in src/accounts.rs: it has

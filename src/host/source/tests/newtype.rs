@@ -18,7 +18,7 @@ fn an_id_is_found_inside_its_own_type() {
         ("pub struct UserId(Inner); pub struct Inner(pub Uuid);", uuid, ""),
         ("pub struct UserId(pub Inner); pub struct Inner(pub Uuid);", uuid, "user_id.0.0: Uuid"),
         (
-            "pub struct UserId(Uuid); impl UserId { pub fn as_uuid(&self) -> &Uuid { &self.0 } pub fn nil() -> Self { todo!() } pub fn shown(&self) -> String { todo!() } }",
+            "pub struct UserId(Uuid); impl UserId { pub fn as_uuid(&self) -> &Uuid { &self.0 } pub fn nil() -> Self { unreachable!() } pub fn shown(&self) -> String { unreachable!() } }",
             uuid,
             "user_id.as_uuid(): Ref(Uuid)",
         ),
@@ -38,7 +38,7 @@ fn an_id_is_found_inside_its_own_type() {
             "user_id: From { to: String, take: Clone }",
         ),
         (
-            "pub struct UserId(String); impl From<&UserId> for String { fn from(id: &UserId) -> Self { todo!() } }",
+            "pub struct UserId(String); impl From<&UserId> for String { fn from(id: &UserId) -> Self { unreachable!() } }",
             text,
             "user_id: From { to: String, take: Borrow }",
         ),
@@ -85,7 +85,7 @@ fn an_id_is_found_inside_a_type_that_a_macro_makes() {
             "user_id: From { to: Uuid, take: Copy }",
         ),
         (
-            "() => {}; ($name:ident) => { pub struct $name(u128); impl $name { pub fn as_str(&self) -> &str { todo!() } } };",
+            "() => {}; ($name:ident) => { pub struct $name(u128); impl $name { pub fn as_str(&self) -> &str { unreachable!() } } };",
             "UserId",
             "user_id.as_str(): Str",
         ),

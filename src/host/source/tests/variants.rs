@@ -38,7 +38,7 @@ fn the_owner_is_a_variant_of_an_enum_in_a_field() {
             "pub struct Scope { actor: Actor } impl Scope { pub fn actor(&self) -> &Actor { &self.actor } }",
             "actor().[crate::accounts::Actor::User.0 as id]: I64",
         ),
-        ("pub struct Scope { actor: Actor } impl Scope { pub fn actor(&self) -> Actor { todo!() } }", ""),
+        ("pub struct Scope { actor: Actor } impl Scope { pub fn actor(&self) -> Actor { unreachable!() } }", ""),
         ("pub struct Scope { pub actor: Actor, pub subject: Actor }", ""),
         ("pub struct Scope { pub actor: Box<Actor> }", ""),
     ] {
