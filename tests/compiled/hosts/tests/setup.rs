@@ -75,9 +75,7 @@ async fn a_server_without_a_free_connection() {
         ("superuser_reserved_connections", "0"),
     ]);
     let url = server.url("postgres");
-    let pool = PgPoolOptions::new()
-        .max_connections(3)
-        .acquire_timeout(Duration::from_millis(300));
+    let pool = PgPoolOptions::new().max_connections(3);
     let others = pool.clone().min_connections(3).connect(&url).await.unwrap();
     assert_eq!(
         refusal(&url).await,
@@ -85,6 +83,7 @@ async fn a_server_without_a_free_connection() {
          allow more connections on the server, or fewer in its clients"
     );
     // A pool tries until its time is up, and does not report why.
+    let pool = pool.acquire_timeout(Duration::from_millis(300));
     let layer = Conversations::new(pool.connect_lazy(&url).unwrap());
     let user = User {
         id: 1,

@@ -1,13 +1,15 @@
 //! Writers of a conversation whose row another transaction keeps locked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use matrix::conversations::{
     Conversations, Error, MessagePage, NewConversation, NewDisplayMessage, Role, connect,
 };
 use sqlx::{PgPool, Postgres, Transaction};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::{ALICE, BOB, USERS};
@@ -22,6 +24,7 @@ struct Locked {
     layer: Conversations,
     id: Uuid,
     other: Uuid,
+    give_up: Arc<Notify>,
     outside: PgPool,
     lock: Transaction<'static, Postgres>,
     _database: Database,
@@ -45,29 +48,35 @@ impl Locked {
             layer,
             id,
             other,
+            give_up: Arc::default(),
             outside,
             lock,
             _database: database,
         }
     }
 
-    /// Tasks that append `0`, `1`, … and come in this order. Every second one gives up.
+    /// Tasks that append `0`, `1`, … and come in this order. The first ones wait for the lock when
+    /// this returns, as many as may at once. Every second task gives up when it is told to.
     async fn append(&self, count: usize) -> JoinSet<Result<(), Error>> {
         let mut writers = JoinSet::new();
         for number in 0..count {
-            let (layer, id) = (self.layer.clone(), self.id);
+            let (layer, id, give_up) = (self.layer.clone(), self.id, self.give_up.clone());
             let append = async move {
                 let message = NewDisplayMessage::text(Role::User, number.to_string());
                 let append = layer.append_display_message(&ALICE, id, message);
-                if number % 2 == 0 {
-                    let appended = timeout(Duration::from_millis(500), append).await;
-                    assert!(appended.is_err(), "{number} did not have to wait");
-                    return Ok(());
+                if number % 2 == 1 {
+                    return append.await.map(drop);
                 }
-                append.await.map(drop)
+                tokio::select! {
+                    appended = append => panic!("{number} did not have to wait: {appended:?}"),
+                    () = give_up.notified() => Ok(()),
+                }
             };
             writers.spawn(append);
             tokio::task::yield_now().await;
+        }
+        while self.waiting().await < 4 {
+            sleep(Duration::from_millis(10)).await;
         }
         writers
     }
@@ -79,6 +88,13 @@ impl Locked {
     }
 }
 
+/// Waits for those who gave up: they leave in the background, each with a connection.
+async fn all_have_left(layer: &Conversations) {
+    while layer.pool().num_idle() < layer.pool().size() as usize {
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test]
 async fn writers_of_a_locked_conversation_leave_the_connections_to_others() {
     const WRITERS: usize = 40;
@@ -86,6 +102,7 @@ async fn writers_of_a_locked_conversation_leave_the_connections_to_others() {
     let locked = Locked::new().await;
     let mut writers = locked.append(WRITERS).await;
     let layer = &locked.layer;
+    locked.give_up.notify_waiters();
     let mut gave_up = 0;
     while gave_up < WRITERS / 2 {
         let message = NewDisplayMessage::text(Role::User, "elsewhere");
@@ -113,6 +130,7 @@ async fn writers_of_a_locked_conversation_leave_the_connections_to_others() {
     while let Some(writer) = writers.join_next().await {
         writer.unwrap().unwrap();
     }
+    all_have_left(layer).await;
     let page = layer.load_display_messages(&ALICE, locked.id, MessagePage::first());
     let stored = page.await.unwrap().items;
     assert!(stored.iter().map(|row| row.sequence).eq(0..22));
@@ -124,10 +142,6 @@ async fn writers_of_a_locked_conversation_leave_the_connections_to_others() {
     // The statements of two were under way when their callers gave up.
     let expected = (0..WRITERS).filter(|number| number % 2 == 1 || *number < 4);
     assert_eq!(stored, expected.collect::<Vec<_>>());
-    // Those who gave up leave in the background, each with a connection.
-    while layer.pool().num_idle() < layer.pool().size() as usize {
-        sleep(Duration::from_millis(10)).await;
-    }
     let places = format!("{layer:?}");
     assert!(!places.contains(&locked.id.to_string()), "{places}");
 }
@@ -136,9 +150,7 @@ async fn writers_of_a_locked_conversation_leave_the_connections_to_others() {
 async fn a_writer_waits_for_others_only_so_long() {
     let locked = Locked::new().await;
     let mut others = locked.append(4).await;
-    while locked.waiting().await < 4 {
-        sleep(Duration::from_millis(10)).await;
-    }
+    locked.give_up.notify_waiters();
     // Timers fire at once now, while all wait for the server.
     tokio::time::pause();
     let message = NewDisplayMessage::text(Role::User, "too late");
@@ -157,6 +169,7 @@ async fn a_writer_waits_for_others_only_so_long() {
     while let Some(other) = others.join_next().await {
         other.unwrap().unwrap();
     }
+    all_have_left(&locked.layer).await;
     let message = NewDisplayMessage::text(Role::User, "in time");
     let append = locked
         .layer
