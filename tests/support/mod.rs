@@ -213,7 +213,7 @@ pub fn cargo(host: &Host) -> Command {
     let name = host.root().file_name().unwrap();
     let number = HOSTS.iter().position(|host| *host == name).expect("every compiled host is in HOSTS");
     let mut command = Command::new("cargo");
-    for (crates, units) in [("", 16 + number), (".package.'*'", 16)] {
+    for (crates, units) in [("", 4 + number), (".package.'*'", 4)] {
         command.args(["--config", &format!("profile.dev{crates}.codegen-units = {units}")]);
     }
     // Searches in SQLite take longer than the compiler needs for this, where there are many.

@@ -1,14 +1,9 @@
-//! A process that runs while the tables change, tables that were not migrated, and what telemetry sees: in a process of
-//! its own.
-
-#[path = "all/database/mod.rs"]
-mod database;
+//! A process that runs while the tables change, tables that were not migrated, and what telemetry sees.
 
 use std::error::Error as _;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 
-use database::Database;
 use matrix::conversations::*;
 use matrix::sagents::{Expect, Message, State, ToolCall, ToolResult, timestamp};
 use matrix::scopes::{Scope, User};
@@ -18,14 +13,13 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use uuid::Uuid;
 
-/// One test at a time: while a call is made for the first time, tracing does not notice a new subscriber.
-static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+use crate::database::Database;
+use crate::storage::alone;
 
 const SECRET: &str = "a secret of the user's";
 
 #[tokio::test]
 async fn a_column_that_another_process_adds_breaks_no_call() {
-    let _turn = TURN.lock().await;
     let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
     let layer = Conversations::new(connect(&database.url()).await.unwrap());
     call_everything(&layer).await.unwrap();
@@ -75,7 +69,6 @@ async fn exported(layer: &Conversations) -> Export {
 
 #[tokio::test]
 async fn tables_that_were_not_migrated_are_an_error_with_a_hint() {
-    let _turn = TURN.lock().await;
     for change in [
         "ALTER TABLE sagents_conversations RENAME COLUMN user_id TO team_id",
         "DROP TABLE sagents_display_messages",
@@ -103,9 +96,15 @@ async fn tables_that_were_not_migrated_are_an_error_with_a_hint() {
     }
 }
 
+/// While another test makes a call for the first time, tracing does not notice a new subscriber.
 #[tokio::test]
 async fn every_call_is_a_span_with_the_conversation_and_without_content() {
-    let _turn = TURN.lock().await;
+    if !alone(
+        module_path!(),
+        "every_call_is_a_span_with_the_conversation_and_without_content",
+    ) {
+        return;
+    }
     let database = Database::migrated("INSERT INTO users (id, name) VALUES (1, 'a')").await;
     let layer = Conversations::new(connect(&database.url()).await.unwrap());
     let spans = Spans::default();

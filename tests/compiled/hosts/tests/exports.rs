@@ -1,6 +1,7 @@
 //! Exports and imports: any conversation survives them, and what cannot be imported is refused with its place.
 
 use crate::database;
+use crate::storage::alone;
 use crate::strategies;
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -927,26 +928,13 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static COUNTED: Counted = Counted;
 
-/// Alone in its process, so that the memory of other tests does not count: the test runs itself again.
+/// Alone, so that the memory of other tests does not count.
 #[test]
 fn a_hundred_thousand_messages_need_little_memory() {
-    const ALONE: &str = "EXPORTS_ALONE";
-    const NAME: &str = "a_hundred_thousand_messages_need_little_memory";
-
-    if std::env::var_os(ALONE).is_none() {
-        let program = std::env::current_exe().unwrap();
-        let module = module_path!().split_once("::");
-        let name = module.map_or(NAME.to_owned(), |(_, module)| format!("{module}::{NAME}"));
-        let mut alone = std::process::Command::new(program);
-        let run = alone
-            .args(["--exact", &name, "--nocapture"])
-            .env(ALONE, "1")
-            .output()
-            .unwrap();
-        let printed = String::from_utf8_lossy(&run.stderr);
-        assert!(run.status.success(), "{printed}");
-        let printed = String::from_utf8_lossy(&run.stdout);
-        assert!(printed.contains("1 passed"), "{printed}");
+    if !alone(
+        module_path!(),
+        "a_hundred_thousand_messages_need_little_memory",
+    ) {
         return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread();

@@ -5,9 +5,8 @@ use crate::database;
 use std::path::Path;
 
 use database::{Database, Pool, catalog};
-use matrix::scopes::{Scope, TeamScope, User};
-use matrix::{conversations, team_chats};
-use uuid::Uuid;
+use matrix::scopes::{AccountScope, Scope, User};
+use matrix::{chat, conversations};
 
 #[tokio::test]
 async fn down_takes_everything_away_and_up_brings_it_back() {
@@ -34,11 +33,10 @@ async fn down_takes_everything_away_and_up_brings_it_back() {
 }
 
 async fn fill(pool: &Pool) {
-    let team = Uuid::now_v7();
     let insert = "INSERT INTO users (id, name) VALUES (1, 'a')";
     sqlx::query(insert).execute(pool).await.unwrap();
-    let insert = "INSERT INTO teams (id) VALUES ($1)";
-    sqlx::query(insert).bind(team).execute(pool).await.unwrap();
+    let insert = "INSERT INTO accounts (id) VALUES ('a')";
+    sqlx::query(insert).execute(pool).await.unwrap();
 
     let name = "a".to_owned();
     let scope = Scope {
@@ -53,8 +51,9 @@ async fn fill(pool: &Pool) {
         .await
         .unwrap();
 
-    let scope = TeamScope::new(team);
-    let context = team_chats::TeamChats::new(pool.clone());
-    let new = team_chats::NewConversation::new();
+    let account_id = Some("a".to_owned());
+    let scope = AccountScope { account_id };
+    let context = chat::conversations::Conversations::new(pool.clone());
+    let new = chat::conversations::NewConversation::new();
     context.create_conversation(&scope, new).await.unwrap();
 }

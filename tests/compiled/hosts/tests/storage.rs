@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
@@ -587,4 +588,24 @@ impl Talk {
 pub fn say(session: &AgentSession<Storage>, text: &str) {
     let message = Message::user(text);
     session.change(|state| state.add_message(message)).unwrap();
+}
+
+/// Whether a test runs in a process of its own. If it does not, it is run in one.
+pub fn alone(module: &str, name: &str) -> bool {
+    const ALONE: &str = "ALONE";
+
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let (_, module) = module.split_once("::").unwrap();
+    let run = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("{module}::{name}"), "--nocapture"])
+        .env(ALONE, "yes")
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{printed}");
+    let printed = String::from_utf8_lossy(&run.stdout);
+    assert!(printed.contains("1 passed"), "{printed}");
+    false
 }

@@ -1,0 +1,187 @@
+//! Workspaces at fixed places that cargo compiles, and the programs that come out of it.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{fs, thread};
+
+use crate::postgres::Database;
+use crate::support::{self, Host, Run, manifest};
+
+/// What is done with the crates of a workspace without their tests. With them, they are compiled, linted and run.
+#[derive(Clone, Copy)]
+pub enum WithoutTests {
+    /// They are compiled too, and documented.
+    Compiled,
+    /// They are checked and documented.
+    Checked,
+    /// Nothing: other workspaces have the same crates but for their tests.
+    Known,
+}
+
+pub struct Workspace {
+    pub host: Host,
+    pub database: Option<Database>,
+}
+
+impl Workspace {
+    pub fn new(name: &str) -> Self {
+        Self { host: Host::compiled(name), database: None }
+    }
+
+    /// As `new`, with a database on a real server for `DATABASE_URL`.
+    pub fn with_server(name: &str) -> Self {
+        Self { database: Some(Database::new()), ..Self::new(name) }
+    }
+
+    /// A workspace with these members. One more asks for every feature that a host may ask for, so that all workspaces
+    /// with a version of sqlx share what they compile of their dependencies. With this resolver, macros share it too.
+    pub fn write_workspace(&self, sqlx: &str, members: &[&str]) {
+        let members = [members, &["dependencies"]].concat();
+        self.host.write("Cargo.toml", &format!("[workspace]\nresolver = \"1\"\nmembers = {members:?}\n"));
+        let manifest = manifest("dependencies", "2024", &support::dependencies(sqlx));
+        self.host.write("dependencies/Cargo.toml", &manifest);
+        self.host.write("dependencies/src/lib.rs", "//! Nothing but its dependencies.\n");
+    }
+
+    /// Runs the real program in the host; it must succeed.
+    pub fn generate_by_program(&self, args: &str) {
+        let run = self.host.program(args);
+        assert_eq!(run.code, 0, "{args}\n{}{}", run.stdout, run.stderr);
+    }
+
+    /// Calls `sagents` in a directory below the host; it must succeed.
+    pub fn generate(&self, directory: &str, args: &str) -> Run {
+        let run = self.host.sagents_in(directory, &args.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(run.code, 0, "{args}\n{}{}", run.stdout, run.stderr);
+        run
+    }
+
+    /// The host is formatted, it and its documentation are without a warning, and its tests pass.
+    pub fn prove(&self, without_tests: WithoutTests) -> Vec<Program> {
+        self.check_format("--all");
+        let programs = self.build(without_tests);
+        self.test(&programs);
+        programs
+    }
+
+    pub fn check_format(&self, packages: &str) {
+        self.run(support::cargo(&self.host).args(["fmt", packages, "--check"]));
+    }
+
+    /// Compiles the host without a warning. Cargo compiles one host at a time; meanwhile the tests of others run.
+    pub fn build(&self, without_tests: WithoutTests) -> Vec<Program> {
+        let mut command = support::cargo(&self.host);
+        command.env("RUSTC_WORKSPACE_WRAPPER", wrapper());
+        if self.database.is_some() {
+            // It does not depend on the database, see tests/cli/seam.rs.
+            command.env("PUBLIC_DOCUMENTATION", "known");
+        }
+        let targets = match without_tests {
+            WithoutTests::Compiled => "--all-targets",
+            WithoutTests::Checked | WithoutTests::Known => "--tests",
+        };
+        if let WithoutTests::Checked = without_tests {
+            command.env("WITHOUT_TESTS", "checked");
+        }
+        command.args(["build", "--workspace", targets, "--message-format", "json-render-diagnostics"]);
+        let turn = support::build_turn();
+        let built = self.run(&mut command);
+        drop(turn);
+        built.stdout.lines().filter_map(Program::parse).collect()
+    }
+
+    /// Runs the tests, some at once: they wait for the database most of the time.
+    pub fn test(&self, programs: &[Program]) {
+        const AT_ONCE: usize = 3;
+        let tests = Mutex::new(programs.iter().filter(|program| program.is_test));
+        let next = || tests.lock().unwrap_or_else(PoisonError::into_inner).next();
+        thread::scope(|scope| {
+            for _ in 0..AT_ONCE {
+                scope.spawn(|| {
+                    while let Some(test) = next() {
+                        self.run(test.command().env("RUST_TEST_THREADS", "4"));
+                    }
+                });
+            }
+        });
+    }
+
+    /// Runs the only program of the host that is no test, and returns what it prints.
+    pub fn show(&self, programs: &[Program]) -> String {
+        let [program] = programs.iter().filter(|program| !program.is_test).collect::<Vec<_>>()[..] else {
+            panic!("one program is expected: {programs:?}")
+        };
+        self.run(&mut program.command()).stdout
+    }
+
+    fn run(&self, command: &mut Command) -> Run {
+        if let Some(database) = &self.database {
+            command.env("DATABASE_URL", database.url());
+        }
+        let run = Run::of(command);
+        let root = self.host.root().display();
+        // Messages of cargo for programs are no help.
+        let printed: Vec<_> = run.stdout.lines().filter(|line| !line.starts_with('{')).collect();
+        assert_eq!(run.code, 0, "{command:?}, in {root}\n{}\n{}", printed.join("\n"), run.stderr);
+        run
+    }
+}
+
+/// Makes modules with tests part of a library, which they use as others do: it is compiled once then.
+pub fn add_tests(host: &Host, package: &str, library: &str, files: &[(&str, impl AsRef<str>)]) {
+    let mut names = BTreeSet::new();
+    for (path, text) in files {
+        host.write(&format!("{package}/src/{path}"), text.as_ref());
+        names.extend(path.split(['/', '.']).next());
+    }
+    let root = format!("{package}/src/lib.rs");
+    let modules: Vec<_> = names.into_iter().map(|name| format!("#[cfg(test)]\nmod {name};\n")).collect();
+    let modules = modules.concat();
+    let text = format!("{}\n#[cfg(test)]\nextern crate self as {library};\n\n{modules}", host.read(&root));
+    host.write(&root, &text);
+}
+
+/// Something that cargo has compiled and that can be run.
+#[derive(Debug)]
+pub struct Program {
+    path: PathBuf,
+    /// Its package, where cargo runs it.
+    directory: PathBuf,
+    pub is_test: bool,
+}
+
+impl Program {
+    /// One of cargo's messages, if it is about a program.
+    fn parse(message: &str) -> Option<Self> {
+        let message: serde_json::Value = serde_json::from_str(message).unwrap();
+        let path = message["executable"].as_str()?;
+        // A build script has an executable too, which is not shown.
+        let manifest = Path::new(message["manifest_path"].as_str().unwrap());
+        Some(Self {
+            path: path.into(),
+            directory: manifest.parent().unwrap().into(),
+            is_test: message["profile"]["test"].as_bool().unwrap(),
+        })
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.directory).env_remove("DATABASE_URL").env("CARGO_MANIFEST_DIR", &self.directory);
+        command
+    }
+}
+
+/// What compiles the hosts' own crates. Clippy is rustc with more lints: what it warns of fails, and what passes is
+/// compiled. Rustdoc gets the same arguments: `cargo doc` would have to check all dependencies again.
+fn wrapper() -> &'static Path {
+    static WRAPPER: OnceLock<PathBuf> = OnceLock::new();
+    WRAPPER.get_or_init(|| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clippy-and-rustdoc");
+        fs::write(&path, include_str!("clippy-and-rustdoc")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    })
+}
