@@ -99,8 +99,11 @@ fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let host = Host::compiled("web");
-        host.generate("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --web axum");
-        let run = Run::of(support::cargo(&host).args(["build", "--bins"]));
+        host.generate(
+            "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --web axum --path my_app",
+        );
+        support::surround(&host);
+        let run = Run::of(support::cargo(&host).args(["build", "--workspace", "--bins"]));
         assert_eq!(run.code, 0, "{}", run.stderr);
         let program = support::target(&host).join("debug/my_app");
         assert!(fs::exists(&program).unwrap());

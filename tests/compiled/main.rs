@@ -1,7 +1,7 @@
 //! Hosts that are compiled and linted, and whose generated tests run, on a real database.
 //!
 //! Compiling is what takes the time here. So there are few workspaces with many contexts, and they stand at the same place
-//! in every run. While the tests of one run, the next one is workspace. The names put the slowest first.
+//! in every run. While the tests of one run, the next one is compiled. The names put the slowest first.
 
 mod documents;
 #[path = "../support/markdown.rs"]
@@ -22,27 +22,17 @@ use std::thread;
 use std::time::Duration;
 
 use matrix::Database;
-use support::{FOR_DOCUMENTS, FULL, Host, OLDEST_ON_POSTGRES, OLDEST_ON_SQLITE, Run, manifest};
+use support::{Host, OLDEST_ON_POSTGRES, OLDEST_ON_SQLITE, Run, manifest};
 use workspace::{Program, WithoutTests, Workspace, add_tests};
 
 #[test]
 fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     let workspace = Workspace::new("new");
     let host = &workspace.host;
-    workspace.write_workspace("0.9", &["identity", "landed", "matrix", "my_app"]);
-    host.write("my_app/Cargo.toml", &manifest("my_app", "2024", &format!("\n[dev-dependencies]\n{FOR_DOCUMENTS}")));
-    host.write("my_app/src/lib.rs", &format!("//! An application.\n\n{STRICT}\n{DOCUMENTED}"));
-    host.write("my_app/src/accounts.rs", include_str!("hosts/accounts.rs"));
-    host.write("my_app/src/documents.rs", &documents::module());
+    workspace.write_workspace("0.9", &["identity", "landed", "matrix"]);
     write_identity(host);
     write_landed(host, "sqlite_none", "sagents_");
     matrix::write(&workspace, Database::Sqlite);
-
-    workspace.generate("my_app", &format!("{FULL} --web axum"));
-    documents::apply(host, "my_app", "docs/own-code.md", "A call");
-    let scope = host.read("my_app/src/conversations/scope.rs");
-    assert!(scope.contains("Owner::new(self.user.id)"), "{scope}");
-
     workspace.prove(WithoutTests::Checked);
 }
 
@@ -160,17 +150,18 @@ fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
         "renamed",
         "gen persistence conversations --scope Renamed.Accounts.Scope --owner-type account --owner-id text",
     );
+    add_tests(host, "private", "private", &[("times.rs", include_str!("hosts/tests/times.rs"))]);
 
     workspace.prove(WithoutTests::Checked);
 }
 
-/// It cannot be in a workspace with a later sqlx: each wants a libsqlite3-sys of its own, even if it is not workspace.
+/// It cannot be in a workspace with a later sqlx: each wants a libsqlite3-sys of its own, even if it is not compiled.
 #[test]
 #[ignore = "needs PostgreSQL: run scripts/test"]
 fn an_older_host_with_sqlx_0_7_passes_its_tests_without_a_warning() {
     let workspace = Workspace::with_server("oldest");
     let host = &workspace.host;
-    host.write("Cargo.toml", "[workspace]\nresolver = \"3\"\nmembers = [\"binary\"]\n");
+    workspace.write_root(&["binary"]);
     let sqlx = format!("{{ version = \"{OLDEST_ON_POSTGRES}\", features = [\"postgres\", \"time\"] }}");
     write_binary(host, "binary", &sqlx);
 
@@ -191,9 +182,14 @@ fn an_older_host_with_sqlx_0_7_passes_its_tests_without_a_warning() {
 #[ignore = "needs PostgreSQL: run scripts/test"]
 fn hosts_on_other_stacks_pass_their_tests_without_a_warning() {
     let workspace = Workspace::with_server("stacks");
-    let members =
-        r#"["on_diesel", "on_loco", "on_loco/migration", "on_refinery", "on_sea_orm", "on_sea_orm/migration"]"#;
-    workspace.host.write("Cargo.toml", &format!("[workspace]\nresolver = \"3\"\nmembers = {members}\n"));
+    workspace.write_root(&[
+        "on_diesel",
+        "on_loco",
+        "on_loco/migration",
+        "on_refinery",
+        "on_sea_orm",
+        "on_sea_orm/migration",
+    ]);
     for (path, text) in [stacks::ON_DIESEL, stacks::ON_LOCO, stacks::ON_REFINERY, stacks::ON_SEA_ORM].concat() {
         workspace.host.write(path, text);
     }
@@ -236,8 +232,10 @@ fn hosts_on_postgres_pass_their_tests_without_a_warning() {
 fn init_makes_a_package_that_passes_its_tests_and_runs_without_an_edit() {
     let workspace = Workspace::new("init");
     let host = &workspace.host;
-    workspace.generate_by_program("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init");
-    assert!(host.read("Cargo.toml").contains("name = \"my_app\""));
+    workspace
+        .generate_by_program("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --path my_app");
+    assert!(host.read("my_app/Cargo.toml").contains("name = \"my_app\""));
+    support::surround(host);
     let programs = workspace.prove(WithoutTests::Compiled);
 
     let first = workspace.show(&programs);
@@ -253,15 +251,16 @@ fn init_with_a_page_makes_a_package_that_passes_its_tests_and_answers_without_an
     let workspace = Workspace::with_server("init on postgres");
     workspace.generate_by_program(
         "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --owner-id uuid --database postgres \
-         --web axum --init",
+         --web axum --init --path my_app",
     );
     // It comes from SQLite, and has a context on each for a while.
     workspace.generate(
-        ".",
+        "my_app",
         "gen persistence former --scope MyApp.Accounts.Scope --database sqlite --table-prefix former_ \
          --migrations migrations/sqlite",
     );
-    workspace.host.write("tests/moving.rs", include_str!("hosts/tests/moving.rs"));
+    workspace.host.write("my_app/tests/moving.rs", include_str!("hosts/tests/moving.rs"));
+    support::surround(&workspace.host);
     let programs = workspace.prove(WithoutTests::Compiled);
     let served = Served::start(&workspace, &programs);
     assert!(served.ask("GET", "/login", "", "").contains("Ada"));
@@ -355,19 +354,8 @@ fn write_landed(host: &Host, set: &str, prefix: &str) {
     }
 }
 
-/// The modules of a library that also has what the pages show.
-const DOCUMENTED: &str = "\
-#[cfg(test)]
-extern crate self as my_app;
-
-pub mod accounts;
-#[cfg(test)]
-#[rustfmt::skip]
-mod documents;
-";
-
 /// Lints that are off by default and that some hosts deny.
-const STRICT: &str = "\
+pub const STRICT: &str = "\
 #![deny(
     missing_docs,
     let_underscore_drop,
@@ -409,11 +397,10 @@ fn write_binary(host: &Host, name: &str, sqlx: &str) {
 fn write_private(host: &Host) {
     let dependencies = format!(
         "\n[dependencies]\nsqlx = {{ version = \"{OLDEST_ON_SQLITE}\", features = [\"time\"] }}\n\n\
-         [dev-dependencies]\nchrono = \"0.4\"\n"
+         [dev-dependencies]\nchrono = \"0.4\"\n\n[[bin]]\nname = \"private\"\npath = \"src/main.rs\"\ntest = false\n"
     );
     for (path, text) in [
         ("Cargo.toml", manifest("private", "2021", &dependencies).as_str()),
-        ("tests/times.rs", include_str!("hosts/tests/times.rs")),
         (
             "src/lib.rs",
             "//! A library\n//! of an earlier time.\n#![forbid(unsafe_code)]\n#![deny(missing_docs)]\n\n\

@@ -1,7 +1,8 @@
-//! A library with many contexts, and tests of what they do.
+//! A library with many contexts, and tests of what they do. On `SQLite` it also has what the pages show.
 
-use crate::support::{self, Host};
+use crate::support::{self, FOR_DOCUMENTS, Host};
 use crate::workspace::{Workspace, add_tests};
+use crate::{STRICT, documents};
 
 /// The databases that the library is for.
 #[derive(Clone, Copy)]
@@ -17,8 +18,9 @@ pub fn write(workspace: &Workspace, database: Database) {
         Database::Sqlite => (ON_SQLITE, TESTS_ON_SQLITE, ""),
         Database::Postgres => (ON_POSTGRES, TESTS_ON_POSTGRES, "--database postgres"),
     };
-    host.write("matrix/Cargo.toml", include_str!("hosts/matrix.toml"));
-    host.write("matrix/src/lib.rs", "pub mod scopes;\n");
+    let for_documents = if let Database::Sqlite = database { FOR_DOCUMENTS } else { "" };
+    host.write("matrix/Cargo.toml", &format!("{}{for_documents}", include_str!("hosts/matrix.toml")));
+    host.write("matrix/src/lib.rs", &format!("//! Contexts of every kind.\n\n{STRICT}\n{MODULES}"));
     host.write("matrix/src/scopes.rs", include_str!("hosts/scopes.rs"));
     host.write("matrix/migrations/0001_owners.down.sql", include_str!("hosts/owners.down.sql"));
     for (name, text) in migrations {
@@ -35,6 +37,18 @@ pub fn write(workspace: &Workspace, database: Database) {
         assert!(scope.contains(expected), "{context}\n{scope}");
     }
 
+    match database {
+        Database::Sqlite => {
+            documents::apply(host, "matrix", "docs/own-code.md", "A call");
+            host.write("matrix/src/documents.rs", &documents::module());
+            let modules = host.read("matrix/src/lib.rs") + DOCUMENTS;
+            host.write("matrix/src/lib.rs", &modules);
+        }
+        Database::Postgres => {
+            let scopes = host.read("matrix/src/scopes.rs") + include_str!("hosts/extractor.rs");
+            host.write("matrix/src/scopes.rs", &scopes);
+        }
+    }
     let mut tests: Vec<_> = TESTS.iter().chain(tests).map(|(path, text)| (*path, (*text).to_owned())).collect();
     tests.push(("states.rs", include_str!("hosts/tests/states.rs").replace("// {{ guide }}\n", &guide())));
     for (path, owners) in [
@@ -65,8 +79,27 @@ fn generate_scopes(host: &Host) {
         readers.push(format!("\n#[allow(dead_code, reason = \"is for a store\")]\npub mod {name};\n"));
     }
     host.write("matrix/src/readers.rs", &readers.concat());
-    host.write("matrix/src/lib.rs", "pub mod readers;\npub mod scopes;\n");
+    let modules =
+        host.read("matrix/src/lib.rs").replace("#[allow", "#[allow(missing_docs)]\npub mod readers;\n#[allow");
+    host.write("matrix/src/lib.rs", &modules);
 }
+
+/// What is there before anything is generated.
+const MODULES: &str = "#[allow(missing_docs)]\npub mod scopes;\n";
+
+/// The pages name their package and their scope so.
+const DOCUMENTS: &str = "
+#[cfg(test)]
+extern crate self as my_app;
+
+#[cfg(test)]
+mod accounts {
+    pub(crate) use crate::scopes::{Scope, User};
+}
+#[cfg(test)]
+#[rustfmt::skip]
+mod documents;
+";
 
 /// The examples of the runtime's documentation, each as a test.
 fn guide() -> String {
@@ -86,7 +119,12 @@ fn guide() -> String {
 
 /// Every kind of owner, group, key, prefix and place, each as a context of one library, with what reads its owner.
 const CONTEXTS: &[(&str, &str)] = &[
-    ("Matrix.Conversations --scope Matrix.Scopes.Scope --web axum", "self.user.id"),
+    (
+        // All that the original takes.
+        "Matrix.Conversations --scope Matrix.Scopes.Scope --owner-type user --owner-field user_id \
+         --owner-module Matrix.Scopes.User --table-prefix sagents_ --web axum",
+        "Owner::new(self.user.id)",
+    ),
     (
         "crate::chat::conversations --scope matrix::scopes::AccountScope --owner-type account --table-prefix my_app_ai_",
         "self.account_id.clone().ok_or(Error::NoOwner)?",

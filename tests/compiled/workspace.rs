@@ -36,11 +36,15 @@ impl Workspace {
         Self { database: Some(Database::new()), ..Self::new(name) }
     }
 
-    /// A workspace with these members. One more asks for every feature that a host may ask for, so that all workspaces
-    /// with a version of sqlx share what they compile of their dependencies. With this resolver, macros share it too.
-    pub fn write_workspace(&self, sqlx: &str, members: &[&str]) {
-        let members = [members, &["dependencies"]].concat();
+    /// A workspace with these members. With this resolver, macros share the dependencies of what they are for.
+    pub fn write_root(&self, members: &[&str]) {
         self.host.write("Cargo.toml", &format!("[workspace]\nresolver = \"1\"\nmembers = {members:?}\n"));
+    }
+
+    /// A workspace with these members. One more asks for every feature that a host may ask for, so that all workspaces
+    /// with a version of sqlx share what they compile of their dependencies.
+    pub fn write_workspace(&self, sqlx: &str, members: &[&str]) {
+        self.write_root(&[members, &["dependencies"]].concat());
         let manifest = manifest("dependencies", "2024", &support::dependencies(sqlx));
         self.host.write("dependencies/Cargo.toml", &manifest);
         self.host.write("dependencies/src/lib.rs", "//! Nothing but its dependencies.\n");
@@ -75,8 +79,8 @@ impl Workspace {
     pub fn build(&self, without_tests: WithoutTests) -> Vec<Program> {
         let mut command = support::cargo(&self.host);
         command.env("RUSTC_WORKSPACE_WRAPPER", wrapper());
-        if self.database.is_some() {
-            // It does not depend on the database, see tests/cli/seam.rs.
+        if self.database.is_some() || matches!(without_tests, WithoutTests::Compiled) {
+            // It does not depend on the database, see tests/cli/seam.rs, or on what a new package has in addition.
             command.env("PUBLIC_DOCUMENTATION", "known");
         }
         let targets = match without_tests {
@@ -130,6 +134,17 @@ impl Workspace {
     }
 }
 
+/// Tests are not written for the lints that some hosts deny.
+const LAX: &str = "#[allow(
+    let_underscore_drop,
+    unreachable_pub,
+    unused_qualifications,
+    unused_results,
+    clippy::future_not_send,
+    clippy::unwrap_used
+)]
+";
+
 /// Makes modules with tests part of a library, which they use as others do: it is compiled once then.
 pub fn add_tests(host: &Host, package: &str, library: &str, files: &[(&str, impl AsRef<str>)]) {
     let mut names = BTreeSet::new();
@@ -138,7 +153,7 @@ pub fn add_tests(host: &Host, package: &str, library: &str, files: &[(&str, impl
         names.extend(path.split(['/', '.']).next());
     }
     let root = format!("{package}/src/lib.rs");
-    let modules: Vec<_> = names.into_iter().map(|name| format!("#[cfg(test)]\nmod {name};\n")).collect();
+    let modules: Vec<_> = names.into_iter().map(|name| format!("#[cfg(test)]\n{LAX}mod {name};\n")).collect();
     let modules = modules.concat();
     let text = format!("{}\n#[cfg(test)]\nextern crate self as {library};\n\n{modules}", host.read(&root));
     host.write(&root, &text);

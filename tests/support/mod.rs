@@ -234,6 +234,19 @@ pub fn cargo(host: &Host) -> Command {
     command
 }
 
+/// Makes a new package, `my_app`, part of a workspace. Its other member asks for what all new packages depend on, so that
+/// this is compiled once for all of them; with this resolver, macros share it too.
+pub fn surround(host: &Host) {
+    let new = Host::empty();
+    let args = "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --web axum";
+    new.unformatted(&words(args)).succeeded(args);
+    let manifest =
+        new.read("Cargo.toml").replace("my_app", "dependencies").replace("\"sqlite\"", "\"postgres\", \"sqlite\"");
+    host.write("dependencies/Cargo.toml", &manifest);
+    host.write("dependencies/src/lib.rs", "//! Nothing but its dependencies.\n");
+    host.write("Cargo.toml", "[workspace]\nresolver = \"1\"\nmembers = [\"dependencies\", \"my_app\"]\n");
+}
+
 /// The turn of a build of hosts, until it is dropped. Cargo lets one of them at a time into their directory, but not the one
 /// that came first: somebody may wait until all others are through.
 pub fn build_turn() -> File {

@@ -32,9 +32,9 @@ use prelude::{Conversation, Conversations, NewConversation, Result, connect};
 async fn start() -> Result<(Conversations, Scope, Conversation)> {
     let pool = connect("sqlite::memory:").await?;
     sqlx::migrate!().run(&pool).await.unwrap();
+    sqlx::query("INSERT INTO users (id, name) VALUES (1, 'somebody')").execute(&pool).await?;
     let conversations = Conversations::new(pool);
-    let email = "somebody@example.com".to_owned();
-    let scope = Scope { user: User { email, id: 1, confirmed: true } };
+    let scope = Scope { user: User { name: "somebody".to_owned(), id: 1 } };
     let chat = conversations.create_conversation(&scope, NewConversation::new()).await?;
     Ok((conversations, scope, chat))
 }

@@ -13,18 +13,6 @@ fn named<T: FromStr>(parts: &Parts, header: &str) -> Option<T> {
     parts.headers.get(header)?.to_str().ok()?.parse().ok()
 }
 
-impl<S: Sync> FromRequestParts<S> for Scope {
-    type Rejection = StatusCode;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
-        let id = named(parts, "x-user").ok_or(StatusCode::UNAUTHORIZED)?;
-        let name = "somebody".to_owned();
-        Ok(Self {
-            user: User { id, name },
-        })
-    }
-}
-
 impl<S: Sync> FromRequestParts<S> for DeviceScope {
     type Rejection = StatusCode;
 
