@@ -29,7 +29,7 @@ use workspace::{Program, WithoutTests, Workspace, add_tests};
 fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     let workspace = Workspace::new("new");
     let host = &workspace.host;
-    workspace.write_workspace("0.9", &["identity", "landed", "matrix"]);
+    workspace.write_workspace(Some("0.9"), &["identity", "landed", "matrix"]);
     write_identity(host);
     write_landed(host, "sqlite_none", "sagents_");
     matrix::write(&workspace, Database::Sqlite);
@@ -129,14 +129,9 @@ const OF_USERS: &str = "gen persistence conversations --scope crate::accounts::s
 fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
     let workspace = Workspace::new("older hosts");
     let host = &workspace.host;
-    workspace.write_workspace("0.8", &["binary", "private", "renamed"]);
+    workspace.write_workspace(Some("0.8"), &["binary", "private"]);
     write_binary(host, "binary", &format!("\"{OLDEST_ON_SQLITE}\""));
     write_private(host);
-    let db = format!(
-        "\n[dependencies]\ndb = {{ package = \"sqlx\", version = \"{OLDEST_ON_SQLITE}\", default-features = false }}\n"
-    );
-    host.write("renamed/Cargo.toml", &manifest("renamed", "2021", &db));
-    host.write("renamed/src/lib.rs", "");
 
     workspace.generate("binary", OF_USERS);
     assert!(host.exists("binary/src/conversations/mod.rs"));
@@ -144,11 +139,7 @@ fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
     workspace.generate("binary", "gen persistence archive --owner-type none --table-prefix archive_ --no-tests");
     workspace.generate(
         "private",
-        "gen persistence Private.Chat.Conversations --scope Private.Accounts.Caller --scope-owner 0",
-    );
-    workspace.generate(
-        "renamed",
-        "gen persistence conversations --scope Renamed.Accounts.Scope --owner-type account --owner-id text",
+        "gen persistence Private.Chat.Conversations --scope Private.Accounts.Caller --scope-owner 0 --owner-type account",
     );
     add_tests(host, "private", "private", &[("times.rs", include_str!("hosts/tests/times.rs"))]);
 
@@ -161,7 +152,7 @@ fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
 fn an_older_host_with_sqlx_0_7_passes_its_tests_without_a_warning() {
     let workspace = Workspace::with_server("oldest");
     let host = &workspace.host;
-    workspace.write_root(&["binary"]);
+    workspace.write_workspace(None, &["binary"]);
     let sqlx = format!("{{ version = \"{OLDEST_ON_POSTGRES}\", features = [\"postgres\", \"time\"] }}");
     write_binary(host, "binary", &sqlx);
 
@@ -182,14 +173,8 @@ fn an_older_host_with_sqlx_0_7_passes_its_tests_without_a_warning() {
 #[ignore = "needs PostgreSQL: run scripts/test"]
 fn hosts_on_other_stacks_pass_their_tests_without_a_warning() {
     let workspace = Workspace::with_server("stacks");
-    workspace.write_root(&[
-        "on_diesel",
-        "on_loco",
-        "on_loco/migration",
-        "on_refinery",
-        "on_sea_orm",
-        "on_sea_orm/migration",
-    ]);
+    let members = ["on_diesel", "on_loco", "on_loco/migration", "on_refinery", "on_sea_orm", "on_sea_orm/migration"];
+    workspace.write_workspace(None, &members);
     for (path, text) in [stacks::ON_DIESEL, stacks::ON_LOCO, stacks::ON_REFINERY, stacks::ON_SEA_ORM].concat() {
         workspace.host.write(path, text);
     }
@@ -221,7 +206,7 @@ fn generate_twice(workspace: &Workspace, directory: &str, scope: &str) -> Run {
 fn hosts_on_postgres_pass_their_tests_without_a_warning() {
     let workspace = Workspace::with_server("postgres");
     let host = &workspace.host;
-    workspace.write_workspace("0.9", &["identity", "landed", "matrix"]);
+    workspace.write_workspace(Some("0.9"), &["identity", "landed", "matrix"]);
     write_identity(host);
     write_landed(host, "postgres_none", "as_long_as_a_prefix_may_be_in_tables");
     matrix::write(&workspace, Database::Postgres);
@@ -393,11 +378,13 @@ fn write_binary(host: &Host, name: &str, sqlx: &str) {
     }
 }
 
-/// A library and a binary; the context gets into a module that no other crate sees. Its points in time are those of `time`.
+/// A library and a binary; the context gets into a module that no other crate sees. Its points in time are those of `time`,
+/// its owners have texts, and it calls sqlx something else.
 fn write_private(host: &Host) {
     let dependencies = format!(
-        "\n[dependencies]\nsqlx = {{ version = \"{OLDEST_ON_SQLITE}\", features = [\"time\"] }}\n\n\
-         [dev-dependencies]\nchrono = \"0.4\"\n\n[[bin]]\nname = \"private\"\npath = \"src/main.rs\"\ntest = false\n"
+        "\n[dependencies]\ndb = {{ package = \"sqlx\", version = \"{OLDEST_ON_SQLITE}\", default-features = false, \
+         features = [\"time\"] }}\n\n[dev-dependencies]\nchrono = \"0.4\"\n\n\
+         [[bin]]\nname = \"private\"\npath = \"src/main.rs\"\ntest = false\n"
     );
     for (path, text) in [
         ("Cargo.toml", manifest("private", "2021", &dependencies).as_str()),
@@ -408,7 +395,7 @@ fn write_private(host: &Host) {
         ),
         ("src/main.rs", "//! Its binary.\n\nfn main() {}\n"),
         ("src/chat.rs", "//! For this crate only.\n"),
-        ("src/accounts.rs", "//! Who is asking.\n\n/// A caller.\npub struct Caller(pub i64);\n"),
+        ("src/accounts.rs", "//! Who is asking.\n\n/// A caller.\npub struct Caller(pub String);\n"),
     ] {
         host.write(&format!("private/{path}"), text);
     }

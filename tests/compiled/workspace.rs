@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{fs, thread};
 
 use crate::postgres::Database;
-use crate::support::{self, Host, Run, manifest};
+use crate::support::{self, FOR_ALL, Host, Run, manifest};
 
 /// What is done with the crates of a workspace without their tests. With them, they are compiled, linted and run.
 #[derive(Clone, Copy)]
@@ -36,17 +36,14 @@ impl Workspace {
         Self { database: Some(Database::new()), ..Self::new(name) }
     }
 
-    /// A workspace with these members. With this resolver, macros share the dependencies of what they are for.
-    pub fn write_root(&self, members: &[&str]) {
+    /// A workspace with these members. One more asks for every feature that a host may ask for, so that workspaces share
+    /// what they compile of their dependencies: all of it, if they have the same version of sqlx. With this resolver,
+    /// macros share it too.
+    pub fn write_workspace(&self, sqlx: Option<&str>, members: &[&str]) {
+        let members = [members, &["dependencies"]].concat();
         self.host.write("Cargo.toml", &format!("[workspace]\nresolver = \"1\"\nmembers = {members:?}\n"));
-    }
-
-    /// A workspace with these members. One more asks for every feature that a host may ask for, so that all workspaces
-    /// with a version of sqlx share what they compile of their dependencies.
-    pub fn write_workspace(&self, sqlx: &str, members: &[&str]) {
-        self.write_root(&[members, &["dependencies"]].concat());
-        let manifest = manifest("dependencies", "2024", &support::dependencies(sqlx));
-        self.host.write("dependencies/Cargo.toml", &manifest);
+        let dependencies = sqlx.map_or(FOR_ALL.to_owned(), support::dependencies);
+        self.host.write("dependencies/Cargo.toml", &manifest("dependencies", "2024", &dependencies));
         self.host.write("dependencies/src/lib.rs", "//! Nothing but its dependencies.\n");
     }
 

@@ -262,12 +262,25 @@ pub const OLDEST_ON_POSTGRES: &str = "=0.7.4";
 /// What the pages use beside generated code.
 pub const FOR_DOCUMENTS: &str = "\
 axum = { version = \"0.8\", default-features = false, features = [\"http1\", \"json\", \"original-uri\", \"query\", \"tokio\"] }
-futures-util = { version = \"0.3\", default-features = false }
 tower = { version = \"0.5\", default-features = false, features = [\"util\"] }
 ";
 
 /// What the tests of the matrix use.
 const FOR_TESTS: &str = "proptest = { version = \"1.6\", default-features = false, features = [\"std\"] }\n";
+
+/// What most crates depend on, with all the features that one of them asks for: workspaces with other versions of sqlx
+/// share it too.
+pub const FOR_ALL: &str = r#"
+[dependencies]
+futures-util = "0.3"
+serde_core = "1.0"
+smallvec = { version = "1.13", features = ["const_generics", "const_new", "serde"] }
+syn_2 = { package = "syn", version = "2.0", features = ["extra-traits", "fold", "full", "visit", "visit-mut"] }
+syn_3 = { package = "syn", version = "3.0", features = ["extra-traits", "fold", "full", "visit", "visit-mut"] }
+tokio = { version = "1.40", features = ["io-util", "macros", "net", "rt-multi-thread", "sync", "test-util", "time"] }
+tracing = "0.1"
+url = "2.5"
+"#;
 
 /// What hosts with a version of sqlx may depend on, with all the features that one of them asks for. Version 0.8 is the
 /// oldest one.
@@ -281,15 +294,12 @@ pub fn dependencies(sqlx: &str) -> String {
         newest => (newest, "", format!("{FOR_DOCUMENTS}{FOR_TESTS}")),
     };
     format!(
-        r#"
-[dependencies]
+        r#"{FOR_ALL}
 chrono = {{ version = "0.4", features = ["serde"] }}
 serde = {{ version = "1.0", features = ["derive"] }}
 serde_json = {{ version = "1.0", features = ["float_roundtrip"] }}
 sqlx = {{ version = "{sqlx}", features = ["chrono", "postgres", "runtime-tokio", "sqlite", "uuid"{time}] }}
 {crates}thiserror = "2.0"
-tokio = {{ version = "1.40", features = ["io-util", "macros", "net", "rt-multi-thread", "sync", "test-util", "time"] }}
-tracing = "0.1"
 uuid = {{ version = "1.10", features = ["serde", "v7"] }}
 "#
     )
