@@ -84,13 +84,14 @@ pub fn mentions(tree: &Tree, sources: &Utf8Path) -> Result<Vec<Mention>> {
 
 /// The modules in files of their own that are declared for tests only.
 fn test_modules(text: &str) -> impl Iterator<Item = String> {
-    let lines: Vec<_> = text.lines().map(str::trim).collect();
-    let names = lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]").filter_map(|pair| {
-        let name = pair[1].strip_prefix("pub ").unwrap_or(pair[1]).strip_prefix("mod ")?.strip_suffix(';')?;
+    text.match_indices(FOR_TESTS).filter_map(|(at, attribute)| {
+        let line = text[at + attribute.len()..].trim_start().lines().next()?.trim_end();
+        let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?.strip_suffix(';')?;
         Some(name.to_owned())
-    });
-    names.collect::<Vec<_>>().into_iter()
+    })
 }
+
+const FOR_TESTS: &str = "#[cfg(test)]";
 
 type Found = (Call, Option<String>, bool);
 

@@ -82,6 +82,8 @@ enum Call {
     Rewind(usize),
     /// As one of the conversations.
     Fork(usize),
+    /// What one of the owners has, as one of the conversations.
+    Import(usize, usize),
     Search(String, u32),
     GetTool(String),
     ChangeTool(String, ToolStatus, Map<String, Value>),
@@ -184,6 +186,7 @@ fn call() -> impl Strategy<Value = Call> {
         4 => Just(Call::Clear),
         4 => (0..MESSAGES).prop_map(Call::Rewind),
         4 => (0..CONVERSATIONS).prop_map(Call::Fork),
+        4 => (0..OWNERS, 0..CONVERSATIONS).prop_map(|(from, other)| Call::Import(from, other)),
         4 => (text(), limit()).prop_map(|(text, limit)| Call::Search(text, limit)),
         3 => call_id().prop_map(Call::GetTool),
         10 => (call_id(), target, metadata()).prop_map(|(id, status, metadata)| Call::ChangeTool(id, status, metadata)),
@@ -518,6 +521,11 @@ impl World {
                 let expected = model.fork(step.owner, id, self.ids[other], answer.as_ref().ok());
                 (rows(answer), expected)
             }
+            Call::Import(from, other) => {
+                let answer = self.import(&scope, from, id, self.ids[other]).await;
+                let expected = model.import(step.owner, from, id, self.ids[other]);
+                (rows(answer), expected)
+            }
             Call::Search(text, limit) => {
                 let answer = context
                     .search_messages(&scope, &text, SearchPage::first().limit(limit))
@@ -832,6 +840,10 @@ impl World {
                 let answer = context.fork_conversation(scope, id, fork).await;
                 (rows(answer.map(|forked| forked.conversation)), NO_OWNER)
             }
+            Call::Import(from, other) => {
+                let answer = self.import(scope, from, id, self.ids[other]).await;
+                (rows(answer), model.read((space(from), id), |_| NO_OWNER))
+            }
             Call::ChangeTool(call_id, status, metadata) => {
                 let answer = change_tool(context, scope, id, &call_id, status, &metadata).await;
                 (rows(answer), NO_OWNER)
@@ -876,6 +888,20 @@ impl World {
     }
 
     /// A write moves its conversation to the top, at a time that not every answer tells.
+    /// Takes a copy of what somebody else may have.
+    async fn import(
+        &self,
+        caller: &impl OwnerScope,
+        from: usize,
+        id: Uuid,
+        copy: Uuid,
+    ) -> Result<Conversation, Error> {
+        let mut export = self.context.export_conversation(&scope(from), id).await?;
+        export.conversation.id = copy;
+        let imported = self.context.import_conversation(caller, export).await?;
+        Ok(imported.conversation)
+    }
+
     async fn learn_time(&self, step: &Step, model: &mut Model) {
         let id = self.ids[step.conversation];
         if let Some(talk) = model.talks.get_mut(&(space(step.owner), id))
@@ -1117,6 +1143,37 @@ impl Model {
         };
         let row = fork.row(owner, id);
         self.talks.insert(key, fork);
+        Ok(row)
+    }
+
+    /// A copy of what an owner has for another one, or what is there already.
+    fn import(&mut self, owner: usize, from: usize, source: Uuid, id: Uuid) -> Answer {
+        let key = (space(owner), id);
+        let Some(talk) = self.talks.get(&(space(from), source)) else {
+            return NOT_FOUND;
+        };
+        if let Some(existing) = self.talks.get(&key) {
+            return Ok(existing.row(owner, id));
+        }
+        let unchanged = |item: &Entry| Entry {
+            changed: 0,
+            ..item.clone()
+        };
+        let copy = Talk {
+            title: talk.title.clone(),
+            metadata: talk.metadata.clone(),
+            inserted_at: talk.inserted_at,
+            updated_at: talk.updated_at,
+            archived_at: talk.archived_at,
+            counted: talk.counted.clone(),
+            touched: false,
+            next: talk.items.last().map_or(0, |item| item.sequence + 1),
+            changes: 0,
+            items: talk.items.iter().map(unchanged).collect(),
+            run: None,
+        };
+        let row = copy.row(owner, id);
+        self.talks.insert(key, copy);
         Ok(row)
     }
 
