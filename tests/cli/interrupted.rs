@@ -470,9 +470,16 @@ fn library() -> Host {
     host
 }
 
+/// A library whose tests are one file; the others are its own, so that a run which adds or removes them has few writes.
+fn with_few_tests() -> Host {
+    let tests = ["branches", "exports", "messages", "owners", "runs", "states", "tool_calls", "usage"];
+    let ejected = tests.map(|name| format!("src/conversations/tests/{name}.rs"));
+    library().file("sagents.toml", &format!("[contexts.conversations]\nejected = {ejected:?}\n"))
+}
+
 /// A library that was generated into.
 fn with_tests() -> Host {
-    let host = library();
+    let host = with_few_tests();
     let run = run(&host, PLAIN);
     assert_eq!(run.code, 0, "{run:?}");
     host
@@ -487,7 +494,7 @@ fn removal() -> Interruption {
 
 /// A library that was generated into without tests; since then somebody changed the options.
 fn without_tests() -> Host {
-    let host = library();
+    let host = with_few_tests();
     let run = run(&host, &format!("{PLAIN} --no-tests"));
     assert_eq!(run.code, 0, "{run:?}");
     host.write("sagents.toml", &host.read("sagents.toml").replace("no-tests = true\n", ""));
