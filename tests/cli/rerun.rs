@@ -101,7 +101,7 @@ fn where_both_changed_the_same_line_a_person_decides_and_the_next_run_goes_on() 
         assert!(host.files() == marked, "{line}");
     }
 
-    // Whoever undoes the merge meets it again; whoever finishes it does not.
+    // Undoing the merge brings it back; finishing it does not.
     host.write(STATES, &before);
     assert_eq!(host.sagents("update").code, 4);
     edit(&host, STATES, conflict, "/// Both words.\n");

@@ -89,7 +89,7 @@ impl Server {
         self.query("postgres", &create(name));
     }
 
-    /// Drops it, and ends the sessions of whoever is connected to it.
+    /// Drops it, and ends the sessions that are connected to it.
     pub fn drop_database(&self, name: &str) {
         self.query("postgres", &drop_by_force(name));
     }
@@ -344,7 +344,7 @@ impl Drop for Supervisor {
 const SUPERVISOR: &str = r#"
 directory=$1 programs=$2 user=$3 group=$4
 as=${user:+setpriv --reuid=$user --regid=$group --clear-groups}
-# Whoever gave an order may be gone before it is answered.
+# The sender of an order may be gone before it is answered.
 trap '' HUP INT TERM PIPE
 umask 077
 cd /

@@ -73,7 +73,7 @@ enum Call {
     Update(Change<Option<String>>, Change<Map<String, Value>>),
     Delete,
     Archive(bool),
-    /// After the conversation of this step, whoever has it, or from the start.
+    /// After the conversation of this step, of any owner, or from the start.
     List(ConversationOrder, Archived, u32, bool),
     Append(Draft),
     Load(MessagePosition, u32),
@@ -276,7 +276,7 @@ fn is_valid(limit: u32) -> bool {
 #[derive(Default)]
 struct Model {
     talks: BTreeMap<(usize, Uuid), Talk>,
-    /// Who is in which group; whoever joins twice is in it twice, and leaves at once.
+    /// Who is in which group. An owner who joins twice has two rows, and leaving deletes both.
     members: BTreeSet<(usize, usize)>,
 }
 
@@ -1044,7 +1044,7 @@ impl World {
         assert_eq!(runs, expected, "group {number}");
     }
 
-    /// Behind the conversation of whichever owner.
+    /// Behind the conversation of any owner.
     async fn cursor(&self, model: &Model, id: Uuid, order: ConversationOrder) -> Option<Cursor> {
         let (owner, _) = model.talks.keys().find(|(_, other)| *other == id)?;
         let row = self.context.get_conversation(&scope(*owner), id).await;
@@ -1177,7 +1177,7 @@ impl Model {
         Ok(row)
     }
 
-    /// The place of a conversation of whichever owner.
+    /// The place of a conversation of any owner.
     fn spot(&self, id: Uuid) -> Option<Spot> {
         let ((_, id), talk) = self.talks.iter().find(|((_, other), _)| *other == id)?;
         Some((talk.updated_at, *id))
