@@ -37,14 +37,10 @@ impl Workspace {
     }
 
     /// A workspace with these members. One more asks for every feature that a host may ask for, so that workspaces share
-    /// what they compile of their dependencies: all of it, if they have the same version of sqlx. With this resolver,
-    /// macros share it too.
+    /// what they compile of their dependencies: all of it, if they have the same version of sqlx.
     pub fn write_workspace(&self, sqlx: Option<&str>, members: &[&str]) {
-        let members = [members, &["dependencies"]].concat();
-        self.host.write("Cargo.toml", &format!("[workspace]\nresolver = \"1\"\nmembers = {members:?}\n"));
         let dependencies = sqlx.map_or(FOR_ALL.to_owned(), support::dependencies);
-        self.host.write("dependencies/Cargo.toml", &manifest("dependencies", "2024", &dependencies));
-        self.host.write("dependencies/src/lib.rs", "//! Nothing but its dependencies.\n");
+        support::write_workspace(&self.host, members, &manifest("dependencies", "2024", &dependencies));
     }
 
     /// Runs the real program in the host; it must succeed.

@@ -234,17 +234,24 @@ pub fn cargo(host: &Host) -> Command {
     command
 }
 
-/// Makes a new package, `my_app`, part of a workspace. Its other member asks for what all new packages depend on, so that
-/// this is compiled once for all of them; with this resolver, macros share it too.
+/// Makes a new package, `my_app`, part of a workspace whose dependencies are those of all new packages, so that they are
+/// compiled once.
 pub fn surround(host: &Host) {
     let new = Host::empty();
     let args = "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --web axum";
     new.unformatted(&words(args)).succeeded(args);
     let manifest =
         new.read("Cargo.toml").replace("my_app", "dependencies").replace("\"sqlite\"", "\"postgres\", \"sqlite\"");
-    host.write("dependencies/Cargo.toml", &manifest);
+    write_workspace(host, &["my_app"], &manifest);
+}
+
+/// A workspace with these members and one that has nothing but dependencies, by its manifest. With this resolver, macros
+/// share them too.
+pub fn write_workspace(host: &Host, members: &[&str], dependencies: &str) {
+    let members = [members, &["dependencies"]].concat();
+    host.write("Cargo.toml", &format!("[workspace]\nresolver = \"1\"\nmembers = {members:?}\n"));
+    host.write("dependencies/Cargo.toml", dependencies);
     host.write("dependencies/src/lib.rs", "//! Nothing but its dependencies.\n");
-    host.write("Cargo.toml", "[workspace]\nresolver = \"1\"\nmembers = [\"dependencies\", \"my_app\"]\n");
 }
 
 /// The turn of a build of hosts, until it is dropped. Cargo lets one of them at a time into their directory, but not the one

@@ -85,7 +85,13 @@ pub fn mentions(tree: &Tree, sources: &Utf8Path) -> Result<Vec<Mention>> {
 /// The modules in files of their own that are declared for tests only.
 fn test_modules(text: &str) -> impl Iterator<Item = String> {
     text.match_indices(FOR_TESTS).filter_map(|(at, attribute)| {
-        let line = text[at + attribute.len()..].trim_start().lines().next()?.trim_end();
+        let is_alone = |rest: Option<&str>| rest.is_none_or(|rest| rest.trim().is_empty());
+        let (before, behind) = (text[..at].rsplit('\n').next(), &text[at + attribute.len()..]);
+        let mut lines = behind.lines();
+        if !is_alone(before) || !is_alone(lines.next()) {
+            return None;
+        }
+        let line = lines.next()?.trim();
         let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?.strip_suffix(';')?;
         Some(name.to_owned())
     })
