@@ -33,7 +33,7 @@ impl Store {
             SELECT s.epoch, s.data FROM {{ agent_states }} AS s
             WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1::uuid"#;
 
-        let mut lease = Lease::new(self.pool.acquire().await?, ());
+        let mut lease = Lease::take(&self.pool, ()).await?;
         let snapshot = lease.connection();
         snapshot.execute(BEGIN).await.map(drop)?;
 {%- if group.is_some() %}

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::super::{Reach, Result};
+use super::Pool;
 
 /// How long a call waits for others before it takes a connection.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -92,8 +93,11 @@ pub(super) async fn in_time<T>(turn: impl Future<Output = T>) -> Result<T> {
 pub(super) struct Lease<T: Send + 'static>(Option<(PoolConnection<Postgres>, T)>);
 
 impl<T: Send> Lease<T> {
-    pub(super) fn new(connection: PoolConnection<Postgres>, turn: T) -> Self {
-        Self(Some((connection, turn)))
+    /// Waits for a connection. The future of that has several kilobytes and would be part of every
+    /// call.
+    pub(super) async fn take(pool: &Pool, turn: T) -> Result<Self> {
+        let connection = Box::pin(pool.acquire()).await?;
+        Ok(Self(Some((connection, turn))))
     }
 
     pub(super) fn connection(&mut self) -> &mut PgConnection {

@@ -321,7 +321,7 @@ impl Store {
 
         let turn = self.turns.take({% if group.is_some() %}reach{% else %}owner{% endif %}, None).await?;
         let permit = in_time(Arc::clone(&self.searches).acquire_owned()).await?;
-        let mut lease = Lease::new(self.pool.acquire().await?, (turn, permit));
+        let mut lease = Lease::take(&self.pool, (turn, permit)).await?;
         lease.connection().execute(BEGIN).await.map(drop)?;
 {%- if group.is_some() %}
         let sql = match reach {

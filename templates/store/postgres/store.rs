@@ -140,7 +140,7 @@ impl Store {
     /// write to it have ended. Those that wait leave the connections to others.
     async fn lease(&self, owner: &Owner, conversation_id: Uuid) -> Result<Lease<Turn>> {
         let turn = self.turns.take({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, Some(conversation_id)).await?;
-        Ok(Lease::new(self.pool.acquire().await?, turn))
+        Lease::take(&self.pool, turn).await
     }
 }
 

@@ -39,7 +39,7 @@ impl Writers {
             let log = truncate_log(Arc::downgrade(&self.0), pool.connect_options());
             drop(tokio::spawn(log));
         }
-        let mut write = Lease::new(pool.acquire().await?, turn);
+        let mut write = Lease::take(pool, turn).await?;
         write.begin("BEGIN IMMEDIATE").await?;
         Ok(write)
     }
@@ -64,7 +64,7 @@ pub(super) type Snapshot = Lease<()>;
 
 impl Snapshot {
     pub(super) async fn of(pool: &Pool) -> Result<Self> {
-        let mut snapshot = Lease::new(pool.acquire().await?, ());
+        let mut snapshot = Lease::take(pool, ()).await?;
         snapshot.begin("BEGIN").await?;
         Ok(snapshot)
     }
@@ -111,7 +111,7 @@ impl Searches {
         let Ok((turn, Ok(permit))) = timeout(LIMIT, turn).await else {
             return Err(sqlx::Error::PoolTimedOut.into());
         };
-        let mut search = Lease::new(pool.acquire().await?, (turn, permit));
+        let mut search = Lease::take(pool, (turn, permit)).await?;
         let (caller, start, mut calls) = (Arc::downgrade(caller), time::Instant::now(), 0_u32);
         let goes_on = move || {
             calls = calls.wrapping_add(1);
@@ -148,8 +148,11 @@ impl Search {
 pub(super) struct Lease<T: Send + 'static>(Option<(PoolConnection<Sqlite>, T)>);
 
 impl<T: Send> Lease<T> {
-    fn new(connection: PoolConnection<Sqlite>, turn: T) -> Self {
-        Self(Some((connection, turn)))
+    /// Waits for a connection. The future of that has several kilobytes and would be part of every
+    /// call.
+    async fn take(pool: &Pool, turn: T) -> Result<Self> {
+        let connection = Box::pin(pool.acquire()).await?;
+        Ok(Self(Some((connection, turn))))
     }
 
     async fn execute(&mut self, statement: &'static str) -> sqlx::Result<()> {

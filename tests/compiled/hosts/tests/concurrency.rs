@@ -8,7 +8,7 @@ use std::time::Duration;
 use database::Database;
 use matrix::conversations::*;
 use matrix::sagents::session::{AgentSession, Coordinator};
-use matrix::sagents::{Content, ContentPart, Message, ToolCall};
+use matrix::sagents::{Content, ContentPart, Expect, Message, State, ToolCall};
 use matrix::scopes::{Scope, User};
 use serde_json::{Map, json};
 use tokio::sync::oneshot;
@@ -437,6 +437,23 @@ async fn what_several_processes_send_is_all_there_and_in_one_order() {
         .map(|row| Some(row.message_id))
         .collect();
     assert_eq!(shown, known);
+}
+
+/// Without the driver's own checks, as in a release, its future of a connection has several kilobytes.
+#[tokio::test]
+async fn calls_that_write_are_small_futures() {
+    let (_database, processes, id) = processes(1).await;
+    let (layer, scope, state) = (&processes[0], scope(), State::new());
+    let new = NewConversation::new();
+    let message = NewDisplayMessage::text(Role::User, "a");
+    let sizes = [
+        size_of_val(&layer.create_conversation(&scope, new)),
+        size_of_val(&layer.append_display_message(&scope, id, message)),
+        size_of_val(&layer.save_agent_state(&scope, id, &state, Expect::Any)),
+        size_of_val(&layer.mark_tool_executing(&scope, id, "call")),
+        size_of_val(&layer.search_messages(&scope, "a", SearchPage::first())),
+    ];
+    assert!(sizes.iter().all(|size| *size < 5 << 10), "{sizes:?}");
 }
 
 /// Sessions of one conversation, each in a process of its own.
