@@ -102,7 +102,7 @@ fn program() -> &'static PathBuf {
         host.generate(
             "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --web axum --path my_app",
         );
-        support::surround(&host);
+        support::write_workspace(&host, Some(support::NEWEST), &["my_app"]);
         let run = Run::of(support::cargo(&host).args(["build", "--workspace", "--bins"]));
         assert_eq!(run.code, 0, "{}", run.stderr);
         let program = support::target(&host).join("debug/my_app");

@@ -22,14 +22,14 @@ use std::thread;
 use std::time::Duration;
 
 use matrix::Database;
-use support::{Host, OLDEST_ON_POSTGRES, OLDEST_ON_SQLITE, Run, manifest};
+use support::{Host, NEWEST, OLDEST_ON_POSTGRES, OLDEST_ON_SQLITE, Run, manifest};
 use workspace::{Program, WithoutTests, Workspace, add_tests};
 
 #[test]
 fn hosts_with_sqlx_0_9_pass_their_tests_without_a_warning() {
     let workspace = Workspace::new("new");
     let host = &workspace.host;
-    workspace.write_workspace(Some("0.9"), &["identity", "landed", "matrix"]);
+    support::write_workspace(host, Some(NEWEST), &["identity", "landed", "matrix"]);
     write_identity(host);
     write_landed(host, "sqlite_none", "sagents_");
     matrix::write(&workspace, Database::Sqlite);
@@ -129,7 +129,7 @@ const OF_USERS: &str = "gen persistence conversations --scope crate::accounts::s
 fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
     let workspace = Workspace::new("older hosts");
     let host = &workspace.host;
-    workspace.write_workspace(Some("0.8"), &["binary", "private"]);
+    support::write_workspace(host, Some("0.8"), &["binary", "private"]);
     write_binary(host, "binary", &format!("\"{OLDEST_ON_SQLITE}\""));
     write_private(host);
 
@@ -152,7 +152,7 @@ fn older_hosts_with_sqlx_0_8_pass_their_tests_without_a_warning() {
 fn an_older_host_with_sqlx_0_7_passes_its_tests_without_a_warning() {
     let workspace = Workspace::with_server("oldest");
     let host = &workspace.host;
-    workspace.write_workspace(None, &["binary"]);
+    support::write_workspace(host, None, &["binary"]);
     let sqlx = format!("{{ version = \"{OLDEST_ON_POSTGRES}\", features = [\"postgres\", \"time\"] }}");
     write_binary(host, "binary", &sqlx);
 
@@ -174,7 +174,7 @@ fn an_older_host_with_sqlx_0_7_passes_its_tests_without_a_warning() {
 fn hosts_on_other_stacks_pass_their_tests_without_a_warning() {
     let workspace = Workspace::with_server("stacks");
     let members = ["on_diesel", "on_loco", "on_loco/migration", "on_refinery", "on_sea_orm", "on_sea_orm/migration"];
-    workspace.write_workspace(None, &members);
+    support::write_workspace(&workspace.host, None, &members);
     for (path, text) in [stacks::ON_DIESEL, stacks::ON_LOCO, stacks::ON_REFINERY, stacks::ON_SEA_ORM].concat() {
         workspace.host.write(path, text);
     }
@@ -206,7 +206,7 @@ fn generate_twice(workspace: &Workspace, directory: &str, scope: &str) -> Run {
 fn hosts_on_postgres_pass_their_tests_without_a_warning() {
     let workspace = Workspace::with_server("postgres");
     let host = &workspace.host;
-    workspace.write_workspace(Some("0.9"), &["identity", "landed", "matrix"]);
+    support::write_workspace(host, Some(NEWEST), &["identity", "landed", "matrix"]);
     write_identity(host);
     write_landed(host, "postgres_none", "as_long_as_a_prefix_may_be_in_tables");
     matrix::write(&workspace, Database::Postgres);
@@ -220,7 +220,7 @@ fn init_makes_a_package_that_passes_its_tests_and_runs_without_an_edit() {
     workspace
         .generate_by_program("gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --path my_app");
     assert!(host.read("my_app/Cargo.toml").contains("name = \"my_app\""));
-    support::surround(host);
+    support::write_workspace(host, Some(NEWEST), &["my_app"]);
     let programs = workspace.prove(WithoutTests::Compiled);
 
     let first = workspace.show(&programs);
@@ -245,7 +245,7 @@ fn init_with_a_page_makes_a_package_that_passes_its_tests_and_answers_without_an
          --migrations migrations/sqlite",
     );
     workspace.host.write("my_app/tests/moving.rs", include_str!("hosts/tests/moving.rs"));
-    support::surround(&workspace.host);
+    support::write_workspace(&workspace.host, Some(NEWEST), &["my_app"]);
     let programs = workspace.prove(WithoutTests::Compiled);
     let served = Served::start(&workspace, &programs);
     assert!(served.ask("GET", "/login", "", "").contains("Ada"));

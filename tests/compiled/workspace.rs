@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{fs, thread};
 
 use crate::postgres::Database;
-use crate::support::{self, FOR_ALL, Host, Run, manifest};
+use crate::support::{self, Host, Run};
 
 /// What is done with the crates of a workspace without their tests. With them, they are compiled, linted and run.
 #[derive(Clone, Copy)]
@@ -34,13 +34,6 @@ impl Workspace {
     /// As `new`, with a database on a real server for `DATABASE_URL`.
     pub fn with_server(name: &str) -> Self {
         Self { database: Some(Database::new()), ..Self::new(name) }
-    }
-
-    /// A workspace with these members. One more asks for every feature that a host may ask for, so that workspaces share
-    /// what they compile of their dependencies: all of it, if they have the same version of sqlx.
-    pub fn write_workspace(&self, sqlx: Option<&str>, members: &[&str]) {
-        let dependencies = sqlx.map_or(FOR_ALL.to_owned(), support::dependencies);
-        support::write_workspace(&self.host, members, &manifest("dependencies", "2024", &dependencies));
     }
 
     /// Runs the real program in the host; it must succeed.

@@ -261,12 +261,14 @@ fn compile(sqlx: &str) -> PathBuf {
     let main = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/paths/runner/main.rs");
     let text = include_str!("runner/manifest.toml").replace("{{ main }}", main.to_str().unwrap());
     // The dependencies are those of the hosts in tests/compiled, so that they are compiled once.
-    host.write("Cargo.toml", &(text.replace("{{ sqlx }}", sqlx) + &support::dependencies(sqlx)));
+    let members = support::write_dependencies(&host, Some(sqlx));
+    let text = text.replace("{{ sqlx }}", sqlx).replace("{{ members }}", &format!("{members:?}"));
+    host.write("Cargo.toml", &text);
     // One version makes the calls; what the other migrates is the same.
     let features = if sqlx == VERSIONS[0] { "calls" } else { "" };
     write_contexts(&host, !features.is_empty());
     let mut command = cargo(&host);
-    let built = Run::of(command.args(["build", "--quiet", "--features", features]));
+    let built = Run::of(command.args(["build", "--quiet", "--workspace", "--features", features]));
     assert_eq!(built.code, 0, "the runner with sqlx {sqlx}\n{}", built.stderr);
     support::target(&host).join("debug/runner")
 }

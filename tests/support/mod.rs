@@ -216,8 +216,12 @@ pub fn cargo(host: &Host) -> Command {
     for (crates, units) in [("", 4 + number), (".package.'*'", 4)] {
         command.args(["--config", &format!("profile.dev{crates}.codegen-units = {units}")]);
     }
+    // The checks of other crates are theirs to run. Without them they are what hosts release.
+    for check in ["debug-assertions", "overflow-checks"] {
+        command.args(["--config", &format!("profile.dev.package.'*'.{check} = false")]);
+    }
     // Searches in SQLite take longer than the compiler needs for this, where there are many.
-    if name != "stacks" {
+    if host.read("Cargo.toml").contains(NEW_DEPENDENCIES) {
         command.args(["--config", "profile.dev.package.libsqlite3-sys.opt-level = 1"]);
     }
     command.current_dir(host.root());
@@ -234,24 +238,30 @@ pub fn cargo(host: &Host) -> Command {
     command
 }
 
-/// Makes a new package, `my_app`, part of a workspace whose dependencies are those of all new packages, so that they are
-/// compiled once.
-pub fn surround(host: &Host) {
-    let new = Host::empty();
-    let args = "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --web axum";
-    new.unformatted(&words(args)).succeeded(args);
-    let manifest =
-        new.read("Cargo.toml").replace("my_app", "dependencies").replace("\"sqlite\"", "\"postgres\", \"sqlite\"");
-    write_workspace(host, &["my_app"], &manifest);
+/// A workspace with these members and with crates that have nothing but dependencies (`write_dependencies`). With this
+/// resolver, macros share them too.
+pub fn write_workspace(host: &Host, sqlx: Option<&str>, members: &[&str]) {
+    let members = [members, &write_dependencies(host, sqlx)].concat();
+    host.write("Cargo.toml", &format!("[workspace]\nresolver = \"1\"\nmembers = {members:?}\n"));
 }
 
-/// A workspace with these members and one that has nothing but dependencies, by its manifest. With this resolver, macros
-/// share them too.
-pub fn write_workspace(host: &Host, members: &[&str], dependencies: &str) {
-    let members = [members, &["dependencies"]].concat();
-    host.write("Cargo.toml", &format!("[workspace]\nresolver = \"1\"\nmembers = {members:?}\n"));
-    host.write("dependencies/Cargo.toml", dependencies);
-    host.write("dependencies/src/lib.rs", "//! Nothing but its dependencies.\n");
+/// Writes crates that ask for every feature that a host with a version of sqlx may ask for, so that workspaces with them
+/// share what they compile of their dependencies. Returns their directories. The newest version is also that of new
+/// packages.
+pub fn write_dependencies(host: &Host, sqlx: Option<&str>) -> Vec<&'static str> {
+    let for_hosts = sqlx.map_or(FOR_ALL.to_owned(), dependencies);
+    let mut crates = vec![("dependencies", manifest("dependencies", "2024", &for_hosts))];
+    if sqlx == Some(NEWEST) {
+        let new = Host::empty();
+        let args = "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --web axum";
+        new.unformatted(&words(args)).succeeded(args);
+        crates.push((NEW_DEPENDENCIES, new.read("Cargo.toml").replace("my_app", "new_dependencies")));
+    }
+    for (directory, manifest) in &crates {
+        host.write(&format!("{directory}/Cargo.toml"), manifest);
+        host.write(&format!("{directory}/src/lib.rs"), "//! Nothing but its dependencies.\n");
+    }
+    crates.into_iter().map(|(directory, _)| directory).collect()
 }
 
 /// The turn of a build of hosts, until it is dropped. Cargo lets one of them at a time into their directory, but not the one
@@ -261,6 +271,12 @@ pub fn build_turn() -> File {
     turn.lock().unwrap();
     turn
 }
+
+/// The crate with the dependencies of new packages, in a host that shares them.
+const NEW_DEPENDENCIES: &str = "dependencies/new";
+
+/// The sqlx that a new package gets.
+pub const NEWEST: &str = "0.9";
 
 /// The oldest sqlx that generated code compiles with.
 pub const OLDEST_ON_SQLITE: &str = "=0.8.0";
@@ -277,7 +293,7 @@ const FOR_TESTS: &str = "proptest = { version = \"1.6\", default-features = fals
 
 /// What most crates depend on, with all the features that one of them asks for: workspaces with other versions of sqlx
 /// share it too.
-pub const FOR_ALL: &str = r#"
+const FOR_ALL: &str = r#"
 [dependencies]
 futures-util = "0.3"
 serde_core = "1.0"
@@ -291,7 +307,7 @@ url = "2.5"
 
 /// What hosts with a version of sqlx may depend on, with all the features that one of them asks for. Version 0.8 is the
 /// oldest one.
-pub fn dependencies(sqlx: &str) -> String {
+fn dependencies(sqlx: &str) -> String {
     let (sqlx, time, crates) = match sqlx {
         "0.8" => (
             OLDEST_ON_SQLITE,

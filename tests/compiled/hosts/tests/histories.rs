@@ -23,6 +23,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
 use storage::{Fault, Storage, Talk, said, say, scope};
+use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 /// A step of a history.
@@ -118,6 +119,7 @@ fn the_stored_state_is_the_newest_that_was_acknowledged() {
     let insert = "INSERT INTO users (id, name) VALUES (1, 'a')";
     let database = process().block_on(storage::frozen(Database::migrated(insert)));
     let database = Arc::new(database);
+    let reader = Arc::new(Reader::new(&database));
     let mut runner = TestRunner::new(Config {
         failure_persistence: None,
         ..Config::with_cases(60)
@@ -131,7 +133,7 @@ fn the_stored_state_is_the_newest_that_was_acknowledged() {
             run_lease: Duration::ZERO,
             ..SessionOptions::default()
         };
-        let mut model = Model::new(Arc::clone(&database), options);
+        let mut model = Model::new(Arc::clone(&database), Arc::clone(&reader), options);
         for life in history.split_inclusive(|step| matches!(step, Step::Crashed)) {
             model.live(life);
         }
@@ -141,9 +143,27 @@ fn the_stored_state_is_the_newest_that_was_acknowledged() {
     outcome.unwrap();
 }
 
+/// A process that only reads what the others have stored.
+struct Reader {
+    process: Runtime,
+    layer: Conversations,
+}
+
+impl Reader {
+    fn new(database: &Database) -> Self {
+        let process = process();
+        let pool = process.block_on(storage::frozen(connect(&database.url())));
+        Self {
+            layer: Conversations::new(pool.unwrap()),
+            process,
+        }
+    }
+}
+
 /// What must be true after every history.
 struct Model {
     talk: Talk,
+    reader: Arc<Reader>,
     options: SessionOptions,
     /// The numbers that were used.
     numbers: usize,
@@ -165,10 +185,11 @@ struct Model {
 }
 
 impl Model {
-    fn new(database: Arc<Database>, options: SessionOptions) -> Self {
+    fn new(database: Arc<Database>, reader: Arc<Reader>, options: SessionOptions) -> Self {
         let talk = process().block_on(Talk::on(database, options.clone()));
         Self {
             talk,
+            reader,
             options,
             numbers: 0,
             others: Vec::new(),
@@ -497,8 +518,9 @@ impl Model {
     /// The stored state is the newest that was acknowledged, or a later one whose acknowledgement was lost. Every save
     /// contains the one before.
     fn check(&mut self) {
-        let (shown, stored) = process().block_on(async {
-            self.connect().await;
+        let reader = Arc::clone(&self.reader);
+        self.talk.layer = reader.layer.clone();
+        let (shown, stored) = reader.process.block_on(async {
             let (said, revision) = self.talk.stored().await;
             (self.rows(self.talk.id).await, (revision, said))
         });
@@ -544,8 +566,9 @@ impl Model {
     /// Display and state agree, what was acknowledged is in both and what was refused in neither. No call was claimed
     /// twice.
     fn check_turns(&mut self) {
-        let (rows, state) = process().block_on(async {
-            self.connect().await;
+        let reader = Arc::clone(&self.reader);
+        self.talk.layer = reader.layer.clone();
+        let (rows, state) = reader.process.block_on(async {
             let scope = scope();
             let loaded = self.talk.layer.load_agent_state(&scope, self.talk.id);
             let saved = storage::frozen(loaded).await.unwrap();
@@ -622,7 +645,7 @@ fn check_cut(state: &State, place: usize, kept: usize) {
     }
 }
 
-fn process() -> tokio::runtime::Runtime {
+fn process() -> Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)

@@ -10,8 +10,10 @@ use database::Database;
 use matrix::conversations::connect;
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
-/// 200 owners with 50 conversations each, and 20 messages in every conversation.
+/// 200 owners with 50 conversations each, and 20 messages in every conversation. All rows have their parents, so nobody
+/// has to look them up.
 const FILL: &str = "
+    SET session_replication_role = replica;
     INSERT INTO users (id, name) SELECT n, 'a' FROM generate_series(1, 200) n;
     INSERT INTO sagents_conversations (user_id, id, scope, next_sequence, inserted_at, updated_at)
     SELECT u, gen_random_uuid(), '{}', 20, now(), now() FROM generate_series(1, 200) u, generate_series(1, 50);
@@ -68,6 +70,7 @@ async fn every_statement_goes_by_a_key_and_every_index_is_used() {
 
 /// 400 organizations with 5 users each, and 100 clubs with 20 devices each, who have 10 conversations each.
 const FILL_GROUPS: &str = "
+    SET session_replication_role = replica;
     INSERT INTO \"user\" (user_id, organization_id)
     SELECT gen_random_uuid(), n % 400 FROM generate_series(1, 2000) n;
     INSERT INTO devices (id) SELECT gen_random_uuid() FROM generate_series(1, 1000);

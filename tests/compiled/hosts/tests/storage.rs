@@ -388,7 +388,7 @@ impl SessionPersistence for Storage {
             self.record.rewinds.fetch_add(1, Ordering::SeqCst);
             Ok(cut)
         };
-        self.record.write(Box::pin(call)).await
+        self.record.write(call).await
     }
 
     async fn delete_conversation(&self, scope: &Scope, context: &LoadContext) -> Result<(), Error> {

@@ -41,6 +41,7 @@ fn every_answer_equals_the_models() {
         .build()
         .unwrap();
     let database = runtime.block_on(Database::migrated(INSERT_OWNERS));
+    let pool = runtime.block_on(layer::connect(&database.url())).unwrap();
     // With groups, a case compares more.
     let mut runner = TestRunner::new(Config {
         failure_persistence: None,
@@ -48,7 +49,7 @@ fn every_answer_equals_the_models() {
     });
     let steps = prop::collection::vec(step(), 1..60);
     let outcome = runner.run(&steps, |steps| {
-        runtime.block_on(run(&database, &steps));
+        runtime.block_on(run(&pool, &steps));
         Ok(())
     });
     outcome.unwrap();
@@ -337,12 +338,11 @@ const NOT_FOUND: Answer = Err("not found");
 const INVALID: Answer = Err("invalid");
 const NO_OWNER: Answer = Err("no owner");
 
-async fn run(database: &Database, steps: &[Step]) {
-    let pool = layer::connect(&database.url()).await.unwrap();
-    sqlx::raw_sql(CLEAR).execute(&pool).await.unwrap();
+async fn run(pool: &layer::Pool, steps: &[Step]) {
+    sqlx::raw_sql(CLEAR).execute(pool).await.unwrap();
     let context = Context::new(pool.clone());
     let world = World {
-        pool,
+        pool: pool.clone(),
         ids: (0..CONVERSATIONS).map(|_| Uuid::now_v7()).collect(),
         messages: (0..MESSAGES).map(|_| Uuid::now_v7()).collect(),
         context,
