@@ -102,8 +102,10 @@ pub fn changes(
         last,
         force,
         crlf,
+        generated: BTreeMap::new(),
         formatted: Formatted::default(),
     };
+    comparison.generated = comparison.read_generated()?;
     comparison.formatted = formatter.format(comparison.texts()?)?;
     let mut memory = Memory::of(context, plan, last);
     let mut changes = Vec::new();
@@ -185,43 +187,68 @@ struct Comparison<'a> {
     force: bool,
     /// The host's files end their lines as on Windows.
     crlf: bool,
+    /// The generated files of the plan.
+    generated: BTreeMap<&'a Utf8Path, Current<'a>>,
     /// Everything that has to be compared without regard to formatting.
     formatted: Formatted,
 }
 
-impl Comparison<'_> {
+/// A generated file as it is now.
+struct Current<'a> {
+    text: Option<String>,
+    /// How the last run left it, if there is nothing new for it and it is still like that.
+    settled: Option<&'a Left>,
+}
+
+impl<'a> Comparison<'a> {
+    fn read_generated(&self) -> Result<BTreeMap<&'a Utf8Path, Current<'a>>> {
+        let mut generated = BTreeMap::new();
+        for (path, planned) in &self.plan.files {
+            let Planned::Generated { text, home } = planned else { continue };
+            let before = self.host.tree.read_disk(path)?;
+            let settled = self.settled(path, text, home, before.as_deref());
+            generated.insert(path.as_path(), Current { text: before, settled });
+        }
+        Ok(generated)
+    }
+
     /// The texts that have to be formatted. What is as the last run left it needs no look.
     fn texts(&self) -> Result<Vec<String>> {
         let mut texts = Vec::new();
         for (path, planned) in self.plan.files.iter().filter(|(path, _)| is_rust(path)) {
-            let before = self.host.tree.read_disk(path)?;
             match planned {
                 Planned::Generated { .. } if self.is_ejected(path) => {}
                 Planned::Generated { text, home } => {
-                    let stays = match &before {
-                        Some(before) => self.settled(path, text, home, Some(before)).is_some(),
+                    let Current { text: before, settled } = &self.generated[path.as_path()];
+                    let stays = match before {
+                        Some(_) => settled.is_some(),
                         None => !self.is_new(home, &self.base(path, home, None)?),
                     };
                     if !stays {
                         texts.push(text.clone());
-                        texts.extend(self.versions(path, home, before)?);
+                        texts.extend(self.versions(path, home, before.as_deref())?);
                     }
                 }
-                Planned::Once(text) if self.is_wanted(path, text, before.as_deref()) => texts.push(text.clone()),
-                Planned::Once(_) | Planned::Edit { .. } | Planned::Migration(_) | Planned::Memory(_) => {}
+                Planned::Once(text) => {
+                    let before = self.host.tree.read_disk(path)?;
+                    if self.is_wanted(path, text, before.as_deref()) {
+                        texts.push(text.clone());
+                    }
+                }
+                Planned::Edit { .. } | Planned::Migration(_) | Planned::Memory(_) => {}
             }
         }
         for (path, home) in self.not_planned().filter(|(path, _)| is_rust(path)) {
             let before = self.host.tree.read_disk(path)?;
-            texts.extend(self.versions(path, &home, before)?);
+            texts.extend(self.versions(path, &home, before.as_deref())?);
         }
         Ok(texts)
     }
 
     /// A file as it is now, and as it was generated.
-    fn versions(&self, path: &Utf8Path, home: &ModulePath, before: Option<String>) -> Result<Vec<String>> {
+    fn versions(&self, path: &Utf8Path, home: &ModulePath, before: Option<&str>) -> Result<Vec<String>> {
         let Some(before) = before else { return Ok(Vec::new()) };
-        let base = match self.base(path, home, Some(&before))? {
+        let base = match self.base(path, home, Some(before))? {
             Base::Known(base) => Some(base),
             Base::Unknown | Base::Lost { .. } => None,
         };
@@ -229,7 +256,7 @@ impl Comparison<'_> {
     }
 
     /// How the last run left a file, if there is nothing new for it and it is still like that.
-    fn settled(&self, path: &Utf8Path, text: &str, home: &ModulePath, before: Option<&str>) -> Option<&Left> {
+    fn settled(&self, path: &Utf8Path, text: &str, home: &ModulePath, before: Option<&str>) -> Option<&'a Left> {
         let rendered = self.last.of(home).generated.get(path).filter(|_| self.is_rendered(path, text, home))?;
         let left = rendered.left.as_ref().filter(|left| !(self.force && left.edited))?;
         (left.file == digest::of_text(before?)).then_some(left)
@@ -289,20 +316,19 @@ impl Comparison<'_> {
 
     /// A generated file: new, untouched, edited, taken over or gone.
     fn generated(&self, path: &Utf8Path, text: &str, home: &ModulePath, memory: &mut Memory) -> Result<Change> {
-        let before = self.host.tree.read_disk(path)?;
-        let base = self.base(path, home, before.as_deref())?;
+        let Current { text: before, settled } = &self.generated[path];
         let stays = |action| Change::new(path, action, before.clone(), before.clone().unwrap_or_default());
+        if let Some(left) = settled.filter(|_| !self.is_ejected(path)) {
+            memory.settled(home, path, text);
+            return Ok(stays(if left.edited { Action::Edited } else { Action::Unchanged }));
+        }
+        let base = self.base(path, home, before.as_deref())?;
         if self.is_ejected(path) {
             let same = matches!(&base, Base::Known(base) if base == text);
             memory.keep(home, path);
             return Ok(stays(if same { Action::Ejected } else { Action::EjectedOutdated }));
         }
-        let settled = self.settled(path, text, home, before.as_deref());
-        if let Some(left) = settled {
-            memory.base(home, path, text, left.clone());
-            return Ok(stays(if left.edited { Action::Edited } else { Action::Unchanged }));
-        }
-        let Some(before) = &before else {
+        let Some(before) = before else {
             if !self.is_new(home, &base) {
                 memory.keep(home, path);
                 return Ok(stays(Action::Deleted));
@@ -533,6 +559,12 @@ impl<'a> Memory<'a> {
         let rendered = Rendered { base: digest::of_text(text), left: Some(left) };
         files.generated.insert(path.to_owned(), rendered);
         texts.insert(memory::base_file(home, path), text.to_owned());
+    }
+
+    /// The file stays what it was. What it was rendered from is written again if it is missing.
+    fn settled(&mut self, home: &ModulePath, path: &Utf8Path, text: &str) {
+        self.keep(home, path);
+        self.home(home).1.insert(memory::base_file(home, path), text.to_owned());
     }
 
     /// What was known of a file stays known.

@@ -137,10 +137,11 @@ impl Store {
     }
 }
 
-/// The messages keep their ids, so usage that was counted is not counted again.
+/// The messages keep their ids, so usage that was counted is not counted again. Rows are found by the id
+/// that `source` has, see `LOCATE`.
 const FORK: &str = concat!(r#"
     WITH source AS (
-        SELECT c.title, c.scope, c.metadata, c.interrupted, c.next_sequence, c.last_change{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+        SELECT c.id, c.title, c.scope, c.metadata, c.interrupted, c.next_sequence, c.last_change{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
         FROM {{ conversations }} AS c
         WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $14 AND {% endif %}c.id = $1::uuid AND c.last_change = $3::bigint
           AND $4::bigint = coalesce((
@@ -170,7 +171,7 @@ const FORK: &str = concat!(r#"
             (conversation_id, epoch, position, message_id, data{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
         SELECT c.id, 0, m.position, m.message_id, m.data{% if let Some(owner) = owner %}, m.{{ owner }}{% endif %}
         FROM created AS c CROSS JOIN {{ agent_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $14 AND {% endif %}m.conversation_id = $1::uuid AND m.epoch = (
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $14 AND {% endif %}m.conversation_id = (SELECT s.id FROM source AS s) AND m.epoch = (
             SELECT s.epoch FROM {{ agent_states }} AS s
             WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $14 AND {% endif %}s.conversation_id = $1::uuid
         ) AND m.position < $5::bigint
@@ -182,7 +183,7 @@ const FORK: &str = concat!(r#"
                m.metadata, m.tool_call_id, m.status, m.inserted_at, m.changed,
                CASE m.delivery WHEN 'draft' THEN 'interrupted' ELSE m.delivery END{% if let Some(owner) = owner %}, m.{{ owner }}{% endif %}
         FROM created AS c CROSS JOIN {{ display_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $14 AND {% endif %}m.conversation_id = $1::uuid
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $14 AND {% endif %}m.conversation_id = (SELECT s.id FROM source AS s)
           AND (m.sequence < $6::bigint) <> (m.sequence = ANY ($13::bigint[]))
     ), counted AS (
         INSERT INTO {{ usage }}
@@ -190,7 +191,7 @@ const FORK: &str = concat!(r#"
              inserted_at{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
         SELECT c.id, u.message_id, u.model, 0, 0, 0, $9::timestamptz{% if let Some(owner) = owner %}, u.{{ owner }}{% endif %}
         FROM created AS c CROSS JOIN {{ usage }} AS u
-        WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $14 AND {% endif %}u.conversation_id = $1::uuid
+        WHERE {% if let Some(owner) = owner %}u.{{ owner }} = $14 AND {% endif %}u.conversation_id = (SELECT s.id FROM source AS s)
     )
     SELECT "#, conversation_columns!(), r#" FROM created AS c"#);
 

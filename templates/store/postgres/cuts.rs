@@ -10,65 +10,61 @@ use crate::sagents::serializer;
 use crate::sagents::stored::Header;
 use crate::sagents::{ReadError, Revision};
 
-/// `known` has the messages of both tables. `own` is the cut at the message, in the tables that have it;
-/// in the other one, it is before the first message that is behind it. A display message stays if its
-/// message does in the agent state, or else if it is before the cut: `displaced` are those that are not
-/// on the side of their message. `call` is the sequence of the call of a result, and whether it stays.
-/// `result_ids` are the results behind the cut whose call is not.
+/// `messages` has the rows of both tables, each with the last position and sequence of its message. `own`
+/// is the cut at the message, in the tables that have it; in the other one, it is before the first
+/// message that is behind it. A display message stays if its message does in the agent state, or else if
+/// it is before the cut: `displaced` are those that are not on the side of their message. `call` is the
+/// sequence of the call of a result, and whether it stays. `result_ids` are the results behind the cut
+/// whose call is not.
 ///
-/// There are groups and windows instead of joins, because a planner that expects few rows would compare
-/// each with each. The type `json` allows U+0000, and the functions that read it do not.
+/// There are windows instead of joins, because a planner that expects few rows would compare each with
+/// each. Rows are found by the id that `conversation` has, not by the parameter: with a value to look at,
+/// the server plans the statement again in every call, which takes longer than running it. The type
+/// `json` allows U+0000, and the functions that read it do not.
 const LOCATE: &str = r#"
-    WITH state AS (
+    WITH conversation AS MATERIALIZED (
+        SELECT c.id, c.last_change FROM {{ conversations }} AS c
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $6 AND {% endif %}c.id = $1::uuid
+    ), state AS (
         SELECT s.revision, s.epoch, s.data FROM {{ agent_states }} AS s
-        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $6 AND {% endif %}s.conversation_id = $1::uuid
-    ), known AS MATERIALIZED (
-        SELECT m.message_id, count(m.position) AS rows, min(m.position) AS first_position,
-               max(m.position) AS position, min(m.sequence) AS first_sequence,
-               max(m.sequence) AS sequence
+        WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $6 AND {% endif %}s.conversation_id = (SELECT c.id FROM conversation AS c)
+    ), messages AS MATERIALIZED (
+        SELECT m.message_id, m.position, m.sequence, m.content_type, m.tool_call_id, m.status,
+               max(m.position) OVER message AS last_position,
+               max(m.sequence) OVER message AS last_sequence
         FROM (
-            SELECT m.message_id, m.position, NULL::bigint AS sequence
+            SELECT m.message_id, m.position, NULL::bigint AS sequence, NULL::text AS content_type,
+                   NULL::text AS tool_call_id, NULL::text AS status
             FROM {{ agent_messages }} AS m
-            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1::uuid
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c)
               AND m.epoch = (SELECT s.epoch FROM state AS s)
             UNION ALL
-            SELECT m.message_id, NULL::integer, m.sequence
+            SELECT m.message_id, NULL::integer, m.sequence, m.content_type, m.tool_call_id, m.status
             FROM {{ display_messages }} AS m
-            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1::uuid
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c)
         ) AS m
-        GROUP BY m.message_id
+        WINDOW message AS (PARTITION BY m.message_id)
     ), own AS (
-        SELECT CASE WHEN $3::boolean THEN max(k.position) + 1 ELSE min(k.first_position) END AS position,
-               CASE WHEN $3::boolean THEN max(k.sequence) + 1 ELSE min(k.first_sequence) END AS sequence
-        FROM known AS k WHERE k.message_id = $2::uuid
+        SELECT CASE WHEN $3::boolean THEN max(m.position) + 1 ELSE min(m.position) END AS position,
+               CASE WHEN $3::boolean THEN max(m.sequence) + 1 ELSE min(m.sequence) END AS sequence
+        FROM messages AS m WHERE m.message_id = $2::uuid
     ), cut AS MATERIALIZED (
         SELECT least($4::bigint, coalesce(o.position, (
-            SELECT min(k.position) FROM known AS k WHERE k.sequence >= o.sequence
+            SELECT min(m.last_position) FROM messages AS m WHERE m.last_sequence >= o.sequence
         ))) AS position, least($5::bigint, coalesce(o.sequence, (
-            SELECT min(k.first_sequence) FROM known AS k WHERE k.position >= o.position
+            SELECT min(m.sequence) FROM messages AS m WHERE m.last_position >= o.position
         ))) AS sequence, coalesce(o.position, o.sequence) IS NOT NULL AS found
         FROM own AS o
-    ), displaced AS MATERIALIZED (
-        SELECT m.sequence
-        FROM cut AS c CROSS JOIN known AS k
-        CROSS JOIN LATERAL (
-            SELECT m.sequence FROM {{ display_messages }} AS m
-            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1::uuid AND m.message_id = k.message_id
-            OFFSET 0
-        ) AS m
-        WHERE ((k.position < c.position) <> (k.first_sequence < c.sequence)
-               OR (k.position < c.position) <> (k.sequence < c.sequence))
-          AND (k.position < c.position) <> (m.sequence < c.sequence)
     ), divided AS NOT MATERIALIZED (
-        SELECT m.sequence, m.content_type, m.tool_call_id, m.status,
-               (m.sequence < (SELECT c.sequence FROM cut AS c))
-               <> (m.sequence IN (SELECT x.sequence FROM displaced AS x)) AS stays
-        FROM {{ display_messages }} AS m
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1::uuid
+        SELECT m.sequence, m.content_type, m.tool_call_id, m.status, m.sequence < c.sequence AS is_before,
+               coalesce(m.last_position < c.position, m.sequence < c.sequence) AS stays
+        FROM cut AS c CROSS JOIN messages AS m
+        WHERE m.sequence IS NOT NULL
     ), shown AS (
         SELECT count(*) FILTER (WHERE NOT d.stays) AS removed,
                max(d.sequence) FILTER (WHERE d.stays) AS last_sequence,
-               coalesce(bool_or(d.stays AND d.status = 'interrupted'), FALSE) AS is_interrupted
+               coalesce(bool_or(d.stays AND d.status = 'interrupted'), FALSE) AS is_interrupted,
+               coalesce(array_agg(d.sequence) FILTER (WHERE d.stays <> d.is_before), '{}') AS displaced
         FROM divided AS d
     ), answered AS (
         SELECT d.content_type, d.stays, max(
@@ -85,7 +81,7 @@ const LOCATE: &str = r#"
             SELECT CASE WHEN strpos(m.data::text, '\u0000') > 0
                         THEN replace(m.data::text, '\u0000', '\u0001')::json ELSE m.data END AS data
         ) AS d
-        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1::uuid
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c)
           AND m.epoch = (SELECT s.epoch FROM state AS s)
           AND m.position >= (SELECT c.position FROM cut AS c)
           AND (strpos(m.data::text, '"tool_calls"') > 0 OR strpos(m.data::text, '"tool_results"') > 0)
@@ -109,7 +105,7 @@ const LOCATE: &str = r#"
         SELECT max(b.position) AS position FROM (
             SELECT m.position, replace(m.data::text, '\u0000', '\u0001')::json AS data
             FROM {{ agent_messages }} AS m
-            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1::uuid
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c)
               AND m.epoch = (SELECT s.epoch FROM state AS s)
               AND m.position < (SELECT c.position FROM cut AS c)
               AND EXISTS (SELECT FROM result_ids)
@@ -121,31 +117,24 @@ const LOCATE: &str = r#"
         GROUP BY r.call_id
     )
     SELECT c.last_change, s.revision, s.data, o.found, o.position, o.sequence,
-           (SELECT coalesce(sum(k.rows), 0)::bigint FROM known AS k) AS rows,
-           w.removed, w.last_sequence, w.is_interrupted,
-           ARRAY(SELECT x.sequence FROM displaced AS x) AS displaced,
+           (SELECT count(m.position) FROM messages AS m) AS rows,
+           w.removed, w.last_sequence, w.is_interrupted, w.displaced,
            coalesce((
-               SELECT m.message_id FROM {{ display_messages }} AS m
-               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1::uuid AND m.sequence = w.last_sequence
+               SELECT m.message_id FROM messages AS m WHERE m.sequence = w.last_sequence
            ), (
-               SELECT m.message_id FROM {{ agent_messages }} AS m
-               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1::uuid
-                 AND m.epoch = s.epoch AND m.position < o.position
-               ORDER BY m.position DESC LIMIT 1
+               SELECT m.message_id FROM messages AS m
+               WHERE m.position < o.position ORDER BY m.position DESC LIMIT 1
            )) AS last_id,
            coalesce((
-               SELECT m.message_id FROM {{ agent_messages }} AS m
-               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1::uuid
-                 AND m.epoch = s.epoch AND m.position = (SELECT min(k.position) FROM calls AS k)
+               SELECT m.message_id FROM messages AS m
+               WHERE m.position = (SELECT min(k.position) FROM calls AS k)
            ), (
-               SELECT m.message_id FROM {{ display_messages }} AS m
-               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1::uuid AND m.sequence = (
+               SELECT m.message_id FROM messages AS m WHERE m.sequence = (
                    SELECT min(r.call / 2) FROM answered AS r
                    WHERE r.content_type = 'tool_result' AND NOT r.stays AND r.call % 2 = 1
                )
            )) AS separated
-    FROM {{ conversations }} AS c CROSS JOIN cut AS o CROSS JOIN shown AS w LEFT JOIN state AS s ON TRUE
-    WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $6 AND {% endif %}c.id = $1::uuid"#;
+    FROM conversation AS c CROSS JOIN cut AS o CROSS JOIN shown AS w LEFT JOIN state AS s ON TRUE"#;
 
 /// Where to cut; nothing if the state has its messages inside, and no rows. Messages stay on the
 /// server, which looks into those that call tools or have results.
