@@ -14,7 +14,7 @@ use crate::measure::{BESIDE_HAND, compared, header, measure};
 use crate::{SCOPE, metadata};
 
 /// How many messages a conversation has, how many rounds there are, and how many calls a turn has.
-const SIZES: [(usize, usize, usize); 2] = [(100, 40, 5), (10_000, 10, 1)];
+const SIZES: [(usize, usize, usize); 2] = [(100, 100, 5), (10_000, 10, 1)];
 
 pub async fn compare_all(place: &Place) {
     // Not empty, because statements would be planned for that.

@@ -10,17 +10,16 @@ use crate::sagents::serializer;
 use crate::sagents::stored::Header;
 use crate::sagents::{ReadError, Revision};
 
-/// `messages` has the rows of both tables, each with the last position and sequence of its message. `own`
-/// is the cut at the message, in the tables that have it; in the other one, it is before the first
-/// message that is behind it. A display message stays if its message does in the agent state, or else if
-/// it is before the cut: `displaced` are those that are not on the side of their message. `call` is the
-/// sequence of the call of a result, and whether it stays. `result_ids` are the results behind the cut
-/// whose call is not.
+/// `known` has the messages of both tables. `own` is the cut at the message, in the tables that have it;
+/// in the other one, it is before the first message that is behind it. A display message stays if its
+/// message does in the agent state, or else if it is before the cut: `displaced` are those that are not
+/// on the side of their message. `call` is the sequence of the call of a result, and whether it stays.
+/// `result_ids` are the results behind the cut whose call is not.
 ///
-/// There are windows instead of joins, because a planner that expects few rows would compare each with
-/// each. Rows are found by the id that `conversation` has, not by the parameter: with a value to look at,
-/// the server plans the statement again in every call, which takes longer than running it. The type
-/// `json` allows U+0000, and the functions that read it do not.
+/// There are groups and windows instead of joins, because a planner that expects few rows would compare
+/// each with each. Rows are found by the id that `conversation` has, not by the parameter: with a value to
+/// look at, the server plans the statement again in every call, which takes longer than running it. The
+/// type `json` allows U+0000, and the functions that read it do not.
 const LOCATE: &str = r#"
     WITH conversation AS MATERIALIZED (
         SELECT c.id, c.last_change FROM {{ conversations }} AS c
@@ -28,43 +27,53 @@ const LOCATE: &str = r#"
     ), state AS (
         SELECT s.revision, s.epoch, s.data FROM {{ agent_states }} AS s
         WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $6 AND {% endif %}s.conversation_id = (SELECT c.id FROM conversation AS c)
-    ), messages AS MATERIALIZED (
-        SELECT m.message_id, m.position, m.sequence, m.content_type, m.tool_call_id, m.status,
-               max(m.position) OVER message AS last_position,
-               max(m.sequence) OVER message AS last_sequence
+    ), known AS MATERIALIZED (
+        SELECT m.message_id, count(m.position) AS rows, min(m.position) AS first_position,
+               max(m.position) AS position, min(m.sequence) AS first_sequence,
+               max(m.sequence) AS sequence
         FROM (
-            SELECT m.message_id, m.position, NULL::bigint AS sequence, NULL::text AS content_type,
-                   NULL::text AS tool_call_id, NULL::text AS status
+            SELECT m.message_id, m.position, NULL::bigint AS sequence
             FROM {{ agent_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c)
               AND m.epoch = (SELECT s.epoch FROM state AS s)
             UNION ALL
-            SELECT m.message_id, NULL::integer, m.sequence, m.content_type, m.tool_call_id, m.status
+            SELECT m.message_id, NULL::integer, m.sequence
             FROM {{ display_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c)
         ) AS m
-        WINDOW message AS (PARTITION BY m.message_id)
+        GROUP BY m.message_id
     ), own AS (
-        SELECT CASE WHEN $3::boolean THEN max(m.position) + 1 ELSE min(m.position) END AS position,
-               CASE WHEN $3::boolean THEN max(m.sequence) + 1 ELSE min(m.sequence) END AS sequence
-        FROM messages AS m WHERE m.message_id = $2::uuid
+        SELECT CASE WHEN $3::boolean THEN max(k.position) + 1 ELSE min(k.first_position) END AS position,
+               CASE WHEN $3::boolean THEN max(k.sequence) + 1 ELSE min(k.first_sequence) END AS sequence
+        FROM known AS k WHERE k.message_id = $2::uuid
     ), cut AS MATERIALIZED (
         SELECT least($4::bigint, coalesce(o.position, (
-            SELECT min(m.last_position) FROM messages AS m WHERE m.last_sequence >= o.sequence
+            SELECT min(k.position) FROM known AS k WHERE k.sequence >= o.sequence
         ))) AS position, least($5::bigint, coalesce(o.sequence, (
-            SELECT min(m.sequence) FROM messages AS m WHERE m.last_position >= o.position
+            SELECT min(k.first_sequence) FROM known AS k WHERE k.position >= o.position
         ))) AS sequence, coalesce(o.position, o.sequence) IS NOT NULL AS found
         FROM own AS o
+    ), displaced AS MATERIALIZED (
+        SELECT m.sequence
+        FROM cut AS c CROSS JOIN known AS k
+        CROSS JOIN LATERAL (
+            SELECT m.sequence FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c) AND m.message_id = k.message_id
+            OFFSET 0
+        ) AS m
+        WHERE ((k.position < c.position) <> (k.first_sequence < c.sequence)
+               OR (k.position < c.position) <> (k.sequence < c.sequence))
+          AND (k.position < c.position) <> (m.sequence < c.sequence)
     ), divided AS NOT MATERIALIZED (
-        SELECT m.sequence, m.content_type, m.tool_call_id, m.status, m.sequence < c.sequence AS is_before,
-               coalesce(m.last_position < c.position, m.sequence < c.sequence) AS stays
-        FROM cut AS c CROSS JOIN messages AS m
-        WHERE m.sequence IS NOT NULL
+        SELECT m.sequence, m.content_type, m.tool_call_id, m.status,
+               (m.sequence < (SELECT c.sequence FROM cut AS c))
+               <> (m.sequence IN (SELECT x.sequence FROM displaced AS x)) AS stays
+        FROM {{ display_messages }} AS m
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c)
     ), shown AS (
         SELECT count(*) FILTER (WHERE NOT d.stays) AS removed,
                max(d.sequence) FILTER (WHERE d.stays) AS last_sequence,
-               coalesce(bool_or(d.stays AND d.status = 'interrupted'), FALSE) AS is_interrupted,
-               coalesce(array_agg(d.sequence) FILTER (WHERE d.stays <> d.is_before), '{}') AS displaced
+               coalesce(bool_or(d.stays AND d.status = 'interrupted'), FALSE) AS is_interrupted
         FROM divided AS d
     ), answered AS (
         SELECT d.content_type, d.stays, max(
@@ -117,19 +126,25 @@ const LOCATE: &str = r#"
         GROUP BY r.call_id
     )
     SELECT c.last_change, s.revision, s.data, o.found, o.position, o.sequence,
-           (SELECT count(m.position) FROM messages AS m) AS rows,
-           w.removed, w.last_sequence, w.is_interrupted, w.displaced,
+           (SELECT coalesce(sum(k.rows), 0)::bigint FROM known AS k) AS rows,
+           w.removed, w.last_sequence, w.is_interrupted,
+           ARRAY(SELECT x.sequence FROM displaced AS x) AS displaced,
            coalesce((
-               SELECT m.message_id FROM messages AS m WHERE m.sequence = w.last_sequence
+               SELECT m.message_id FROM {{ display_messages }} AS m
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c) AND m.sequence = w.last_sequence
            ), (
-               SELECT m.message_id FROM messages AS m
-               WHERE m.position < o.position ORDER BY m.position DESC LIMIT 1
+               SELECT m.message_id FROM {{ agent_messages }} AS m
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c)
+                 AND m.epoch = s.epoch AND m.position < o.position
+               ORDER BY m.position DESC LIMIT 1
            )) AS last_id,
            coalesce((
-               SELECT m.message_id FROM messages AS m
-               WHERE m.position = (SELECT min(k.position) FROM calls AS k)
+               SELECT m.message_id FROM {{ agent_messages }} AS m
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c)
+                 AND m.epoch = s.epoch AND m.position = (SELECT min(k.position) FROM calls AS k)
            ), (
-               SELECT m.message_id FROM messages AS m WHERE m.sequence = (
+               SELECT m.message_id FROM {{ display_messages }} AS m
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = (SELECT c.id FROM conversation AS c) AND m.sequence = (
                    SELECT min(r.call / 2) FROM answered AS r
                    WHERE r.content_type = 'tool_result' AND NOT r.stays AND r.call % 2 = 1
                )
