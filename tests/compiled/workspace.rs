@@ -61,7 +61,7 @@ impl Workspace {
         self.run(support::cargo(&self.host).args(["fmt", packages, "--check"]));
     }
 
-    /// Compiles the host without a warning. Cargo compiles one host at a time; meanwhile the tests of others run.
+    /// Compiles the host without a warning. Cargo compiles one host at a time; concurrently the tests of others run.
     pub fn build(&self, without_tests: WithoutTests) -> Vec<Program> {
         let mut command = support::cargo(&self.host);
         command.env("RUSTC_WORKSPACE_WRAPPER", wrapper());
