@@ -250,7 +250,7 @@ impl<'a> Comparison<'a> {
         let Some(before) = before else { return Ok(Vec::new()) };
         let base = match self.base(path, home, Some(before))? {
             Base::Known(base) => Some(base),
-            Base::Unknown | Base::Lost { .. } => None,
+            Base::Unknown | Base::Lost => None,
         };
         Ok(base.into_iter().chain([before.replace("\r\n", "\n")]).collect())
     }
@@ -371,7 +371,7 @@ impl<'a> Comparison<'a> {
         let base = match base {
             Base::Known(base) => base,
             Base::Unknown => return (self.unless_forced(Action::Foreign), after),
-            Base::Lost { .. } => return (self.unless_forced(Action::Lost), after),
+            Base::Lost => return (self.unless_forced(Action::Lost), after),
         };
         let rendered = self.formatted(path, &base).unwrap_or(&base);
         if current == Some(rendered) || before == rendered {
@@ -407,7 +407,7 @@ impl<'a> Comparison<'a> {
             Base::Unknown => match moved_from(path).filter(|old| !tree.is_file(old)) {
                 Some(old) if files.generated.contains_key(&old) => files.base(tree, home, &old),
                 // The memory is gone as a whole, but not the record that there was one.
-                _ if self.plan.recorded && before.is_some() => Ok(Base::Lost { file: memory::files_file(home) }),
+                _ if self.plan.recorded && before.is_some() && files.generated.is_empty() => Ok(Base::Lost),
                 _ => Ok(Base::Unknown),
             },
             base => Ok(base),
@@ -470,7 +470,7 @@ impl<'a> Comparison<'a> {
             let current = self.formatted(path, &lines);
             let untouched = match self.base(path, &home, Some(&before))? {
                 Base::Known(base) => current.is_some() && current == self.formatted(path, &base),
-                Base::Unknown | Base::Lost { .. } => false,
+                Base::Unknown | Base::Lost => false,
             };
             if untouched {
                 changes.push(Change::new(path, Action::Removed, Some(before), String::new()));

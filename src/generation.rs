@@ -190,8 +190,11 @@ fn refuse_gone(module: &ModulePath, context: &ModulePath, last: &Last) -> Result
     let again = format!("generate it again with `sagents gen persistence {}`", context.rust());
     let failure = Failure::decision(format!("`{key}` was generated, and {root} is gone: it was moved or deleted"));
     Err(failure.help(if module == context {
-        let file = memory::OPTIONS_FILE;
-        format!("{restore}, {again}, or remove `[contexts.{key}]` from {file} and .sagents/ if it is yours now")
+        let (file, directory) = (memory::OPTIONS_FILE, memory::directory(module));
+        let table = if key.contains(':') { format!("[contexts.\"{key}\"]") } else { format!("[contexts.{key}]") };
+        format!(
+            "{restore}, {again}, or, if it is yours now, remove `{table}` from {file} and the directory {directory}"
+        )
     } else {
         format!("{restore}, or {again}")
     }))

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
+use crate::host::Host;
 use crate::merge;
 use crate::names::ModulePath;
 use crate::options::Resolved;
@@ -259,9 +260,7 @@ pub enum Base {
     /// It was never generated.
     Unknown,
     /// It was, but what it was then is not there any more, or is not what it was.
-    Lost {
-        file: Utf8PathBuf,
-    },
+    Lost,
     Known(String),
 }
 
@@ -296,6 +295,11 @@ impl Last {
         Ok(Self { schema, resolved, files, runtime })
     }
 
+    /// Whether `--init` makes the package, or made it with this context.
+    pub fn made_package(&self, host: &Host) -> bool {
+        host.is_new() || self.files.once.contains_key(Utf8Path::new("src/main.rs"))
+    }
+
     /// What was remembered with a home: the context, or the runtime.
     pub fn of(&self, home: &ModulePath) -> &Files {
         if *home == ModulePath::runtime() { &self.runtime } else { &self.files }
@@ -312,20 +316,20 @@ impl Files {
 
     /// The last rendering of a file.
     pub fn base(&self, tree: &Tree, home: &ModulePath, path: &Utf8Path) -> Result<Base> {
-        kept(tree, self.generated.get(path).map(|rendered| &rendered.base), base_file(home, path))
+        kept(tree, self.generated.get(path).map(|rendered| &rendered.base), &base_file(home, path))
     }
 
     /// What was merged into a file that got conflicts.
     pub fn merging(&self, tree: &Tree, home: &ModulePath, path: &Utf8Path) -> Result<Base> {
-        kept(tree, self.conflicts.get(path).map(|conflict| &conflict.merging), merging_file(home, path))
+        kept(tree, self.conflicts.get(path).map(|conflict| &conflict.merging), &merging_file(home, path))
     }
 }
 
 /// A text that was kept, if it is still what it was.
-fn kept(tree: &Tree, expected: Option<&String>, file: Utf8PathBuf) -> Result<Base> {
+fn kept(tree: &Tree, expected: Option<&String>, file: &Utf8Path) -> Result<Base> {
     let Some(expected) = expected else { return Ok(Base::Unknown) };
-    let text = tree.read(&file)?.filter(|text| digest::of_text(text) == *expected);
-    Ok(text.map_or(Base::Lost { file }, |text| Base::Known(text.replace("\r\n", "\n"))))
+    let text = tree.read(file)?.filter(|text| digest::of_text(text) == *expected);
+    Ok(text.map_or(Base::Lost, |text| Base::Known(text.replace("\r\n", "\n"))))
 }
 
 /// The file of a generated module itself, under either of the two names that it may have. A module below it may have the
@@ -370,7 +374,8 @@ pub fn shown(path: &Utf8Path) -> Utf8PathBuf {
     if path.starts_with(DIRECTORY) { format!("{DIRECTORY}/").into() } else { path.to_owned() }
 }
 
-fn directory(context: &ModulePath) -> Utf8PathBuf {
+/// The memory of a context, or of the runtime.
+pub fn directory(context: &ModulePath) -> Utf8PathBuf {
     Utf8Path::new(DIRECTORY).join(context.key().replace("::", "."))
 }
 

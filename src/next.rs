@@ -95,8 +95,7 @@ pub fn steps(host: &Host, path: &Utf8Path, options: &Options, plan: &Plan, last:
         });
     }
     let had_web = last.resolved.as_ref().is_some_and(|before| !before.web.is_none());
-    let has_example = plan.files.contains_key(Utf8Path::new("src/agent.rs"));
-    if options.web == Web::Axum && !had_web && !has_example {
+    if options.web == Web::Axum && !had_web && !plan.has_page {
         let scope = options.scope.rust();
         steps.extend((options.scope_origin != ScopeOrigin::Context).then_some(Step::Extract { scope }));
         steps.push(Step::Mount { context: options.context.rust() });

@@ -121,9 +121,6 @@ impl Options {
         let (scope, is_own) = scope_of(scope.as_deref(), noun, &context, host)?;
         let web = Web::choose(web.as_deref())?;
         check_context(&context, (!is_own).then_some(&scope), web, recorded)?;
-        if web == Web::Axum && host.is_new() {
-            check_page(&context, &scope)?;
-        }
         let sqlx = host.manifest.sqlx()?;
         let evidence = drivers::evidence(host, &sqlx);
         let Choice { database, shown_by } = database::choose(database.as_deref(), &evidence)?;
@@ -141,6 +138,11 @@ impl Options {
         let mut lookup = if is_own { Lookup::Absent } else { host.source(&context).lookup(&scope)? };
         if is_untouched(&lookup, &scope, last, host)? {
             lookup = Lookup::Absent;
+        }
+        let created = Some(&scope).filter(|_| !is_own && matches!(lookup, Lookup::Absent));
+        check_created(created)?;
+        if web == Web::Axum && last.made_package(host) {
+            check_page(&context, created)?;
         }
         let owner = match noun {
             NO_OWNER => {
@@ -391,16 +393,29 @@ fn everyone(context: &ModulePath) -> TypePath {
     TypePath { krate: None, modules: context.names().to_vec(), name: "Everyone".to_owned() }
 }
 
-/// A new package with a page has modules of its own.
-fn check_page(context: &ModulePath, scope: &TypePath) -> Result<()> {
-    let first = [context.names().first(), scope.modules.first()];
+/// A package of `--init` with a page has modules of its own. `scope` is the one that is written.
+fn check_page(context: &ModulePath, scope: Option<&TypePath>) -> Result<()> {
+    let first = [context.names().first(), scope.and_then(|scope| scope.modules.first())];
     let taken = first.into_iter().flatten().find(|name| PAGE_MODULES.contains(&name.as_str()));
     match taken {
-        Some(name) => Err(Failure::usage(format!("--init: with --web, src/{name}.rs is a file of the new package"))
+        Some(name) => Err(Failure::usage(format!("--web: src/{name}.rs is a file of a package with a page"))
             .help("use another name for CONTEXT or the module of --scope")),
         None => Ok(()),
     }
 }
+
+/// `scope` is the one that is written.
+fn check_created(scope: Option<&TypePath>) -> Result<()> {
+    let first = scope.and_then(|scope| scope.modules.first());
+    match first.filter(|name| CARGO_MODULES.contains(&name.as_str())) {
+        Some(name) => Err(Failure::usage(format!("--scope: src/{name} has a meaning for cargo"))
+            .help("keep the scope in another module, for example `crate::accounts::Scope`")),
+        None => Ok(()),
+    }
+}
+
+/// What cargo looks for in `src/`.
+const CARGO_MODULES: [&str; 3] = ["main", "lib", "bin"];
 
 /// `scope` is the host's, if it has one.
 fn check_context(context: &ModulePath, scope: Option<&TypePath>, web: Web, recorded: &Recorded) -> Result<()> {
@@ -408,7 +423,7 @@ fn check_context(context: &ModulePath, scope: Option<&TypePath>, web: Web, recor
         Err(Failure::usage(format!("CONTEXT: {what}")).help("use another name, for example `conversations`"))
     };
     let first = context.names()[0].as_str();
-    if ["main", "lib", "bin"].contains(&first) {
+    if CARGO_MODULES.contains(&first) {
         return refuse(format!("src/{first} has a meaning for cargo"));
     }
     let scope = scope.filter(|scope| scope.krate.is_none());

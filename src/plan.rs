@@ -10,7 +10,7 @@ mod tables;
 
 use std::collections::BTreeMap;
 
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8PathBuf;
 use chrono::{DateTime, Utc};
 
 use self::edit::Edit;
@@ -57,6 +57,8 @@ pub struct Plan {
     pub recreated: Vec<ModulePath>,
     /// The files that explain the rest to a reviewer.
     pub read_first: Vec<Utf8PathBuf>,
+    /// The package has a server with a page, which mounts the routes.
+    pub has_page: bool,
 }
 
 /// What a plan starts from, beside the options.
@@ -103,7 +105,7 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
     let context = place(host, start, &options.context, Purpose::Generated)?;
     let runtime = place(host, start, &ModulePath::runtime(), Purpose::Generated)?;
     let module = context.module.clone();
-    let has_page = is_ours(host, start.last) && options.web == Web::Axum;
+    let has_page = start.last.made_package(host) && options.web == Web::Axum;
     let texts = templates::Context::new(options, module.public, has_page, &tables.for_tests(options));
     let (scope, scope_part) = scope.unzip();
     let parts = [
@@ -136,6 +138,7 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
         recorded: start.recorded,
         recreated: start.recreated.to_vec(),
         read_first,
+        has_page,
     })
 }
 
@@ -195,14 +198,9 @@ fn registrations(options: &Options, tables: &Tables) -> Part {
     Part { edits, ..Part::default() }
 }
 
-/// Whether `--init` made the package.
-fn is_ours(host: &Host, last: &Last) -> bool {
-    host.is_new() || last.files.once.contains_key(Utf8Path::new("src/main.rs"))
-}
-
 /// The files of a package that `--init` made, beside those of the context.
 fn new_package(options: &Options, host: &Host, last: &Last) -> Part {
-    if !is_ours(host, last) {
+    if !last.made_package(host) {
         return Part::default();
     }
     let build = format!(

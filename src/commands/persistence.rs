@@ -10,7 +10,7 @@ use crate::cli::Persistence;
 use crate::failure::Result;
 use crate::generation::Request;
 use crate::given::Given;
-use crate::host::{Host, migrations};
+use crate::host::{Host, migrations, modules};
 use crate::io::Io;
 use crate::memory::Recorded;
 use crate::names::ModulePath;
@@ -38,7 +38,7 @@ pub fn run(args: &Persistence, io: &mut Io) -> Result<Ending> {
 /// A new package with groups has tables of its owners, which name the group of each.
 fn new_tables(given: &Given) -> Result<Files> {
     let Some(tables) = options::new_owners(given)? else { return Ok(Vec::new()) };
-    let directory = given.migrations.clone().unwrap_or_else(|| migrations::DEFAULT_DIRECTORY.into());
+    let directory = modules::clean(given.migrations.as_deref().unwrap_or(migrations::DEFAULT_DIRECTORY.into()));
     Ok(vec![
         (directory.join("0001_create_owners.down.sql"), templates::drop_owners(&tables)),
         (directory.join("0001_create_owners.up.sql"), templates::create_owners(&tables)),

@@ -3,7 +3,7 @@
 
 use super::key::{OwnerTable, check_table, seen};
 use super::owner::{Inquiry, Owner, is_temporary, list, show};
-use super::{DEFAULT_OWNER, NO_GROUP};
+use super::{DEFAULT_OWNER, NO_GROUP, NO_OWNER};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
@@ -70,7 +70,7 @@ pub struct NewOwners {
 pub fn new_owners(given: &Given) -> Result<Option<NewOwners>> {
     let Given { owner_type, owner_id, owner_table, group_type, group_field, group_table, database, .. } = given;
     let owner = owner_type.as_deref().unwrap_or(DEFAULT_OWNER);
-    let Some(group) = group_type.as_deref().filter(|group| *group != NO_GROUP && owner != "none") else {
+    let Some(group) = group_type.as_deref().filter(|group| *group != NO_GROUP && owner != NO_OWNER) else {
         return Ok(None);
     };
     for (flag, table) in [("--owner-table", owner_table), (TABLE, group_table)] {
@@ -119,6 +119,10 @@ impl Inquiry<'_> {
         let Found { table, group: declared, member } = self.group_table(&noun, &field, owner, database, notes)?;
         // They are written into statements as the migrations spell them.
         [&table.name, &table.member].into_iter().chain(&table.schema).try_for_each(|name| check_table(TABLE, name))?;
+        if table.group.eq_ignore_ascii_case(&table.member) {
+            return Err(Failure::usage(format!("{FIELD}: `{}` names the {} itself", table.group, owner.noun))
+                .help("name the column of its group"));
+        }
         check_member(&table, member.as_deref(), owner, database)?;
         let sought = Sought {
             noun: &noun,

@@ -114,7 +114,8 @@ impl Inquiry<'_> {
             ("--group-table", group_table),
             ("--scope-group", scope_group),
         ] {
-            if value.as_deref().is_some_and(|value| value != "none") {
+            let is_none = ["--owner-table", "--group-type"].contains(&flag) && value.as_deref() == Some("none");
+            if value.is_some() && !is_none {
                 return Err(Failure::usage(format!("{flag} contradicts --owner-type none"))
                     .help(format!("leave {flag} out, or name an owner type")));
             }

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Backfill, DEFAULT_OWNER, NO_GROUP, Options, Resolved};
+use super::{Backfill, DEFAULT_OWNER, NO_GROUP, NO_OWNER, Options, Resolved};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
@@ -189,10 +189,10 @@ impl Subject {
     }
 }
 
-/// Whether the recorded group is none of the owner that comes: there is no owner, or it is the group itself.
+/// Whether the recorded group cannot be one of the new owner: there is no owner, or it is the group itself.
 fn is_no_group_of(recorded: &Given, owner: &Subject) -> bool {
     let group = recorded.group_type.as_deref().filter(|group| *group != NO_GROUP);
-    owner.before != owner.now && group.is_some_and(|group| [NO_GROUP, group].contains(&owner.now.as_str()))
+    owner.before != owner.now && group.is_some_and(|group| [NO_OWNER, group].contains(&owner.now.as_str()))
 }
 
 fn group_type(given: &Given) -> String {

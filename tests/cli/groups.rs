@@ -308,3 +308,16 @@ fn a_new_package_with_groups_has_a_table_of_its_owners() {
     let run = Host::empty().sagents(&format!("{args} --group-type organization --group-table members"));
     assert_eq!(run.code, 2, "{}{}", run.stdout, run.stderr);
 }
+
+#[test]
+fn a_new_package_has_its_owners_in_a_directory_however_it_is_written_and_in_a_column_of_their_own() {
+    let line = "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --group-type organization";
+    let host = Host::empty();
+    host.generate(&format!("{line} --migrations ./db"));
+    assert!(host.read("db/0001_create_owners.up.sql").contains("\"organization_id\""));
+
+    let host = Host::empty();
+    let run = host.sagents(&format!("{line} --group-field id"));
+    assert_eq!((run.code, host.files().len()), (2, 0), "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: --group-field: `id` names the user itself\n"), "{}", run.stderr);
+}

@@ -113,7 +113,7 @@ fn a_context_that_was_moved_or_deleted_is_not_declared_again() {
             assert_eq!(everything(&host), before, "{line}");
             allow_duplicates! { assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
             error: `conversations` was generated, and src/conversations.rs is gone: it was moved or deleted
-            help: restore src/conversations.rs from version control, generate it again with `sagents gen persistence crate::conversations`, or remove `[contexts.conversations]` from sagents.toml and .sagents/ if it is yours now
+            help: restore src/conversations.rs from version control, generate it again with `sagents gen persistence crate::conversations`, or, if it is yours now, remove `[contexts.conversations]` from sagents.toml and the directory .sagents/conversations
             exit 5
             ") };
         }

@@ -457,3 +457,30 @@ fn a_backfill_is_one_expression_and_for_a_change_of_owner() {
     exit 2
     ");
 }
+
+#[test]
+fn without_an_owner_only_its_table_and_its_group_can_be_none() {
+    let lines = [
+        "gen persistence conversations -t none --owner-field none",
+        "gen persistence conversations -t none --owner-module none",
+        "gen persistence conversations -t none --scope-owner none",
+    ];
+    assert_snapshot!(refusals(&Host::library(), &lines), @"
+    $ gen persistence conversations -t none --owner-field none
+    error: --owner-field contradicts --owner-type none
+    help: leave --owner-field out, or name an owner type
+    exit 2
+
+    $ gen persistence conversations -t none --owner-module none
+    error: --owner-module contradicts --owner-type none
+    help: leave --owner-module out, or name an owner type
+    exit 2
+
+    $ gen persistence conversations -t none --scope-owner none
+    error: --scope-owner contradicts --owner-type none
+    help: leave --scope-owner out, or name an owner type
+    exit 2
+    ");
+    let host = Host::library();
+    host.generate("gen persistence conversations -t none --owner-table none --group-type none");
+}

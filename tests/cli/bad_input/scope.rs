@@ -211,3 +211,23 @@ fn a_way_to_the_owner_has_to_exist() {
     exit 2
     ");
 }
+
+#[test]
+fn a_scope_is_not_written_where_cargo_looks_for_something_else() {
+    let line = "gen persistence conversations --create-scope --scope";
+    let lines = [format!("{line} MyApp.Main.Scope"), format!("{line} crate::bin::callers::Scope")];
+    let lines = lines.each_ref().map(String::as_str);
+    assert_snapshot!(refusals(&Host::library(), &lines), @"
+    $ gen persistence conversations --create-scope --scope MyApp.Main.Scope
+    error: --scope: src/main has a meaning for cargo
+    help: keep the scope in another module, for example `crate::accounts::Scope`
+    exit 2
+
+    $ gen persistence conversations --create-scope --scope crate::bin::callers::Scope
+    error: --scope: src/bin has a meaning for cargo
+    help: keep the scope in another module, for example `crate::accounts::Scope`
+    exit 2
+    ");
+    let run = Host::empty().sagents("gen persistence MyApp.Conversations --scope MyApp.Main.Scope --init");
+    assert_eq!(run.code, 2, "{}", run.stderr);
+}
