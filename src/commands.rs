@@ -1,4 +1,5 @@
-//! One module per command. A command returns what it prints; only `lib.rs` prints it.
+//! One module per command. A command returns what it prints, and `lib.rs` prints it; only what cannot wait, a question or
+//! the reason for a delay, is printed here.
 
 pub mod check;
 pub mod diff;
@@ -19,7 +20,7 @@ use crate::io::{Io, Place};
 use crate::lock::Lock;
 use crate::memory::{self, Last, Recorded};
 use crate::names::ModulePath;
-use crate::{apply, journal};
+use crate::{apply, journal, report};
 
 /// How a command ends that could do its work: what goes to standard output, and why the exit code is not 0.
 #[derive(Debug)]
@@ -37,10 +38,10 @@ impl Ending {
 /// Before a command that writes reads anything: no other run is at work, and none is left half done. The lock is held
 /// to the end.
 fn begin(place: &Place, io: &mut Io) -> Result<Lock> {
-    let waiting = |holder: &Utf8Path| io.complain(&format!("waiting for another run of sagents in {holder}\n"));
+    let waiting = |holder: &Utf8Path| io.complain(&report::waiting(holder));
     let lock = Lock::take(&place.path, waiting);
     if let Some(recovered) = journal::recover(&place.path)? {
-        io.complain(&format!("{recovered}\n"));
+        io.complain(&report::recovered(&recovered));
     }
     Ok(lock)
 }

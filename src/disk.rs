@@ -1,4 +1,4 @@
-//! The operations that change the disk, one function each. Nothing else in this crate changes it; so a test can stop
+//! The operations that change the disk, one function each. Nothing else in this crate changes a host; so a test can stop
 //! the program before any of them, or make any of them fail.
 
 use std::fs::{self, File, OpenOptions, Permissions};

@@ -351,17 +351,3 @@ fn damaged(error: &dyn fmt::Display) -> Failure {
     Failure::usage(format!("{FILE} cannot be read: {error}"))
         .help(format!("restore the project from version control, remove {FILE}, then run this again"))
 }
-
-impl fmt::Display for Recovered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Old => {
-                f.write_str("an earlier run was interrupted before it changed anything: what it left is removed")
-            }
-            Self::New(edited) => {
-                f.write_str("an earlier run was interrupted: what it had begun is now finished")?;
-                edited.iter().try_for_each(|kept| write!(f, "\nedited since then, and kept: {kept}"))
-            }
-        }
-    }
-}

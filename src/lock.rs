@@ -16,7 +16,8 @@ pub struct Lock {
 
 impl Lock {
     /// Takes the lock of the workspace that a package is in, of the package if it is in none, or of the nearest directory
-    /// that exists if the package is still to be made. Before it waits for another run it calls `waiting`, with the directory that the other one holds.
+    /// that exists if the package is still to be made. Before it waits for another run it calls `waiting`, with the
+    /// directory that the other one holds.
     pub fn take(path: &Utf8Path, mut waiting: impl FnMut(&Utf8Path)) -> Self {
         loop {
             let Some(place) = place(path) else { return Self { file: None } };
@@ -30,7 +31,7 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Said in so many words: closing the file is not enough while another thread starts a program, which has all open
+    /// Unlocked explicitly: closing the file is not enough while another thread starts a program, which has all open
     /// files for a moment.
     fn drop(&mut self) {
         if let Some(file) = &self.file {

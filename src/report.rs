@@ -9,7 +9,7 @@ pub use self::check::{check, check_json};
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use camino::Utf8PathBuf;
+use camino::{Utf8Path, Utf8PathBuf};
 use serde::Serialize;
 use similar::TextDiff;
 
@@ -17,6 +17,7 @@ use self::words::Command;
 use crate::change::{Action, Change};
 use crate::failure::Failure;
 use crate::generation::Generation;
+use crate::journal::Recovered;
 use crate::options::{Dropped, Resolved, Web};
 use crate::time_crate::TimeCrate;
 
@@ -303,6 +304,23 @@ impl<'a> FailureJson<'a> {
     fn of(failure: &'a Failure) -> Self {
         let Failure { exit, what, help } = failure;
         Self { error: what, help: help.as_deref(), exit: *exit as u8 }
+    }
+}
+
+/// Before a run waits for another one.
+pub fn waiting(directory: &Utf8Path) -> String {
+    format!("waiting for another run of sagents in {directory}\n")
+}
+
+pub fn recovered(recovered: &Recovered) -> String {
+    match recovered {
+        Recovered::Old => {
+            "an earlier run was interrupted before it changed anything: what it left is removed\n".to_owned()
+        }
+        Recovered::New(edited) => {
+            let edited = edited.iter().map(|kept| format!("edited since then, and kept: {kept}\n"));
+            format!("an earlier run was interrupted: what it had begun is now finished\n{}", edited.collect::<String>())
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::TablePrefix;
 
-#[derive(Debug, Clone, std::default::Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {
     pub tables: Vec<Table>,
 }
@@ -38,7 +38,7 @@ pub struct Column {
     pub kind: Kind,
     pub nullable: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub default: Option<Default>,
+    pub default: Option<DefaultValue>,
     /// A former owner or an older version left it: nothing is written to it any more, and it is in no key, index or
     /// foreign key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -90,7 +90,7 @@ impl Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Default {
+pub enum DefaultValue {
     False,
     Zero,
     EmptyObject,
@@ -241,13 +241,13 @@ impl Maker<'_> {
                 column("id", Kind::Uuid),
                 nullable("title", Kind::Text),
                 column("scope", Kind::Json),
-                defaulted("metadata", Kind::Json, Default::EmptyObject),
-                defaulted("interrupted", Kind::Boolean, Default::False),
-                defaulted("next_sequence", Kind::BigInteger, Default::Zero),
+                defaulted("metadata", Kind::Json, DefaultValue::EmptyObject),
+                defaulted("interrupted", Kind::Boolean, DefaultValue::False),
+                defaulted("next_sequence", Kind::BigInteger, DefaultValue::Zero),
                 column("inserted_at", Kind::Time),
                 column("updated_at", Kind::Time),
-                defaulted("last_change", Kind::BigInteger, Default::Zero),
-                defaulted("last_removal", Kind::BigInteger, Default::Zero),
+                defaulted("last_change", Kind::BigInteger, DefaultValue::Zero),
+                defaulted("last_removal", Kind::BigInteger, DefaultValue::Zero),
                 nullable("archived_at", Kind::Time),
             ]),
             primary_key: self.primary_key(&name, &["id"]),
@@ -273,7 +273,7 @@ impl Maker<'_> {
                 nullable("unreadable_data", Kind::ExactJson),
                 column("inserted_at", Kind::Time),
                 column("updated_at", Kind::Time),
-                defaulted("epoch", Kind::BigInteger, Default::Zero),
+                defaulted("epoch", Kind::BigInteger, DefaultValue::Zero),
             ]),
             primary_key: self.primary_key(&name, &["conversation_id"]),
             unique: Vec::new(),
@@ -341,11 +341,11 @@ impl Maker<'_> {
                 column("role", Kind::Text),
                 column("content_type", Kind::Text),
                 column("content", Kind::Text),
-                defaulted("metadata", Kind::Json, Default::EmptyObject),
+                defaulted("metadata", Kind::Json, DefaultValue::EmptyObject),
                 nullable("tool_call_id", Kind::Text),
                 nullable("status", Kind::Text),
                 column("inserted_at", Kind::Time),
-                defaulted("changed", Kind::BigInteger, Default::Zero),
+                defaulted("changed", Kind::BigInteger, DefaultValue::Zero),
                 nullable("delivery", Kind::Text),
             ]),
             primary_key: self.primary_key(&name, &["conversation_id", "sequence"]),
@@ -394,7 +394,7 @@ impl Maker<'_> {
                 column("holder", Kind::Text),
                 column("status", Kind::Text),
                 nullable("waiting_for", Kind::ExactJson),
-                defaulted("cancel_requested", Kind::Boolean, Default::False),
+                defaulted("cancel_requested", Kind::Boolean, DefaultValue::False),
                 column("started_at", Kind::Time),
                 column("seen_at", Kind::Time),
             ]),
@@ -506,7 +506,7 @@ fn compressed(name: &str, kind: Kind) -> Column {
     Column { compressed: true, ..column(name, kind) }
 }
 
-fn defaulted(name: &str, kind: Kind, default: Default) -> Column {
+fn defaulted(name: &str, kind: Kind, default: DefaultValue) -> Column {
     Column { default: Some(default), ..column(name, kind) }
 }
 

@@ -1,4 +1,4 @@
-//! One askama struct per template, with fields ready to print. Decisions are made here, layout in `templates/`.
+//! Groups of fields ready to print, with a function for each template that prints them. Decisions are made here, layout in `templates/`.
 
 /// A struct of fields that are ready to print, with a method for each template that prints them.
 macro_rules! templates {

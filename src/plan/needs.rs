@@ -49,8 +49,11 @@ fn needs(options: &Options, host: &Host) -> Result<Vec<Need>> {
         TimeCrate::Chrono => need("chrono", "0.4", "0.4.31", &["clock", "serde", "std"] as &[_]),
         TimeCrate::Time => need("time", "0.3.36", "0.3.36", &["formatting", "parsing", "std"]),
     };
-    if options.database == Database::Sqlite {
-        host.manifest.refuse_second_sqlite(host.manifest.sqlx_to_use(oldest_sqlx)?.unwrap_or(sqlx))?;
+    match options.database {
+        Database::Sqlite => {
+            host.manifest.refuse_second_sqlite(host.manifest.sqlx_to_use(oldest_sqlx)?.unwrap_or(sqlx))?;
+        }
+        Database::Postgres => {}
     }
     let mut needs = vec![
         time,

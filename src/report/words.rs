@@ -120,7 +120,7 @@ pub fn note(note: &Note) -> String {
             };
             format!(
                 "Git ignores {}: other clones will not have that, and `sagents check` fails there. \
-                 Except it, for example with {lines} at the end of .gitignore.",
+                 Exclude it from that pattern, for example with {lines} at the end of .gitignore.",
                 shown.join(", "),
             )
         }

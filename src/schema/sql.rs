@@ -1,7 +1,7 @@
 //! A schema as SQL.
 
 use crate::database::Database;
-use crate::schema::{Check, Column, Default, ForeignKey, Index, IndexColumn, Schema, Table};
+use crate::schema::{Check, Column, DefaultValue, ForeignKey, Index, IndexColumn, Schema, Table};
 
 /// The statements that make every table.
 pub fn create(schema: &Schema, database: Database) -> String {
@@ -17,11 +17,13 @@ pub fn drop(schema: &Schema, database: Database) -> String {
 
 /// A statement that says what a role lacks, and what to do about it, where the database itself says only what failed.
 fn preconditions(schema: &Schema, database: Database) -> Option<String> {
-    if database == Database::Sqlite {
-        return None;
+    match database {
+        Database::Sqlite => None,
+        Database::Postgres => {
+            let checks = may_create(database) + &owner_checks(&foreign_keys_to_others(schema), database);
+            Some(format!("-- Says what is missing before anything is made.\nDO $$\nBEGIN\n{checks}END\n$$;\n"))
+        }
     }
-    let checks = may_create(database) + &owner_checks(&foreign_keys_to_others(schema), database);
-    Some(format!("-- Says what is missing before anything is made.\nDO $$\nBEGIN\n{checks}END\n$$;\n"))
 }
 
 /// Whether tables can be made, as a part of a `DO` block.
@@ -88,7 +90,11 @@ pub(super) fn create_table(table: &Table, database: Database) -> String {
 
 /// Sets whether these columns are compressed in a fast way. Nothing where the server has none.
 pub(super) fn compress(table: &Table, columns: &[&Column], database: Database) -> Option<String> {
-    if columns.is_empty() || database == Database::Sqlite {
+    let is_possible = match database {
+        Database::Sqlite => false,
+        Database::Postgres => true,
+    };
+    if columns.is_empty() || !is_possible {
         return None;
     }
     let set = |column: &&Column| {
@@ -166,11 +172,11 @@ pub(super) fn shape(column: &Column, database: Database) -> String {
     format!("{}{null}{default}", database.column_type(column.kind))
 }
 
-pub(super) fn literal(default: Default, database: Database) -> &'static str {
+pub(super) fn literal(default: DefaultValue, database: Database) -> &'static str {
     match default {
-        Default::False => database.false_literal(),
-        Default::Zero => "0",
-        Default::EmptyObject => "'{}'",
+        DefaultValue::False => database.false_literal(),
+        DefaultValue::Zero => "0",
+        DefaultValue::EmptyObject => "'{}'",
     }
 }
 

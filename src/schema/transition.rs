@@ -20,7 +20,7 @@ use crate::schema::{Column, ForeignKey, Schema, Table};
 use path::{Owners, Path};
 
 /// What a person said about a change of tables.
-#[derive(Debug, Clone, Copy, std::default::Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Wish<'a> {
     /// An SQL expression that gives the new owner of a row of the conversations. It is evaluated on the tables as they
     /// are before the change. With one, the owner's values are new even where the old ones could stay.

@@ -49,7 +49,7 @@ impl Reader<'_> {
         place: &Place,
         item: &Item,
         needs: Needs,
-        seen: &mut Seen,
+        seen: &mut Visited,
     ) -> Result<Option<(String, String)>> {
         for (name, ty) in parts(item) {
             let written = Written { ty: ty.clone(), home: place.home.clone() };
@@ -61,7 +61,7 @@ impl Reader<'_> {
     }
 
     /// What keeps a type on its thread. Nothing if the source does not show it.
-    fn bound(&self, written: &Written, needs: Needs, seen: &mut Seen) -> Result<Option<String>> {
+    fn bound(&self, written: &Written, needs: Needs, seen: &mut Visited) -> Result<Option<String>> {
         let written = self.unalias(written)?;
         match &written.ty {
             Type::Ptr(_) => Ok(Some(show(&written.ty))),
@@ -98,7 +98,7 @@ impl Reader<'_> {
         written: &Written,
         path: &[String],
         needs: Needs,
-        seen: &mut Seen,
+        seen: &mut Visited,
     ) -> Result<Option<String>> {
         let (name, modules) = path.split_last().map_or(("", path), |(name, modules)| (name.as_str(), modules));
         let is_standard = modules.first().is_none_or(|krate| ["std", "core", "alloc"].contains(&krate.as_str()));
@@ -131,7 +131,7 @@ impl Reader<'_> {
         written: &Written,
         types: impl Iterator<Item = &'t Type>,
         needs: Needs,
-        seen: &mut Seen,
+        seen: &mut Visited,
     ) -> Result<Option<String>> {
         for ty in types {
             if let Some(holds) = self.bound(&written.part(ty), needs, seen)? {
@@ -180,7 +180,7 @@ enum Needs {
 }
 
 /// The types that were looked into already, so that one inside itself is no endless search.
-type Seen = BTreeSet<(Home, String, Needs)>;
+type Visited = BTreeSet<(Home, String, Needs)>;
 
 /// Everything that a value may hold, by name.
 fn parts(item: &Item) -> Vec<(String, &Type)> {

@@ -5,7 +5,7 @@ use super::{Addition, Filling};
 use crate::database::Database;
 use crate::host::migrations::rename_columns;
 use crate::schema::sql::{self, Part};
-use crate::schema::{Column, Default, ForeignKey, Key, Kind, Schema, Table};
+use crate::schema::{Column, DefaultValue, ForeignKey, Key, Kind, Schema, Table};
 
 pub(super) struct Path<'a> {
     /// The tables that are there before and after, parents first.
@@ -173,10 +173,9 @@ impl<'a> Path<'a> {
     pub fn constraints(&self, table: &TablePath, database: Database) -> Difference {
         let parts = |table: &Table| {
             let mut parts = sql::constraints(table, database);
-            if database == Database::Sqlite {
-                for part in &mut parts {
-                    part.name.clear();
-                }
+            match database {
+                Database::Sqlite => parts.iter_mut().for_each(|part| part.name.clear()),
+                Database::Postgres => {}
             }
             parts
         };
@@ -339,7 +338,7 @@ fn has_value(column: &Column, database: Database) -> Option<String> {
     let name = database.quote(&column.name);
     match column.default {
         // Of the two types of JSON one cannot be compared.
-        Some(Default::EmptyObject) => Some(format!("CAST({name} AS TEXT) <> '{{}}'")),
+        Some(DefaultValue::EmptyObject) => Some(format!("CAST({name} AS TEXT) <> '{{}}'")),
         Some(default) => Some(format!("{name} <> {}", sql::literal(default, database))),
         None if column.nullable => Some(format!("{name} IS NOT NULL")),
         None => None,

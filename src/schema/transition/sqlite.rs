@@ -190,7 +190,7 @@ fn find_owners(path: &Path, script: &mut Script) {
     stop_if(path, path.same_key_guard(DATABASE), script);
 }
 
-/// An owner that is not there is told by name; the foreign key alone would only say that it failed.
+/// A missing owner is reported by name; the foreign key alone would only say that it failed.
 fn missing_owners(path: &Path) -> Vec<Guard> {
     let conversations = path.conversations();
     let guard = |key: &ForeignKey| {

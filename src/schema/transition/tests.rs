@@ -11,7 +11,7 @@ mod references;
 use super::*;
 use crate::host::migrations::Catalog;
 use crate::names::TablePrefix;
-use crate::schema::{self, Default, Key, Kind, LONGEST_SUFFIX, OwnerColumn, OwnerKey, check, sql};
+use crate::schema::{self, DefaultValue, Key, Kind, LONGEST_SUFFIX, OwnerColumn, OwnerKey, check, sql};
 use growth::grown;
 
 const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];

@@ -22,7 +22,7 @@ const DIFFERENCES: &[(&str, Edit, Edit)] = &[
         |schema| {
             schema.tables[1].columns.push(nullable("flag", Kind::Boolean));
             schema.tables[1].columns.push(nullable("link", Kind::Uuid));
-            schema.tables[2].columns.push(defaulted("extra", Kind::Json, Default::EmptyObject));
+            schema.tables[2].columns.push(defaulted("extra", Kind::Json, DefaultValue::EmptyObject));
         },
         |_| {},
     ),
@@ -38,7 +38,7 @@ const DIFFERENCES: &[(&str, Edit, Edit)] = &[
         "required",
         |schema| {
             let title = column(&mut schema.tables[0], "title");
-            (title.nullable, title.default) = (false, Some(Default::EmptyObject));
+            (title.nullable, title.default) = (false, Some(DefaultValue::EmptyObject));
             column(&mut schema.tables[2], "tool_call_id").nullable = false;
         },
         |_| {},
@@ -47,7 +47,7 @@ const DIFFERENCES: &[(&str, Edit, Edit)] = &[
         "defaults",
         |schema| {
             column(&mut schema.tables[0], "next_sequence").default = None;
-            column(&mut schema.tables[1], "revision").default = Some(Default::Zero);
+            column(&mut schema.tables[1], "revision").default = Some(DefaultValue::Zero);
         },
         |_| {},
     ),

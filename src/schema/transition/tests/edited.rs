@@ -127,7 +127,7 @@ fn apply(mut schema: Schema, edit: &Edit) -> Schema {
                 RenameColumn(_, _, name) => column.name = (*name).to_owned(),
                 Kind(_, _, kind) => column.kind = *kind,
                 Nullable(..) => column.nullable = !column.nullable,
-                Default(..) => column.default = Some(schema::Default::Zero),
+                Default(..) => column.default = Some(schema::DefaultValue::Zero),
                 _ => column.retired = !column.retired,
             }
         }

@@ -14,8 +14,8 @@ pub fn upcoming(schema: &mut Schema) {
     let by_pin = columns(&["pinned_at", "id"]);
     let by_pin = by_pin.into_iter().map(|name| IndexColumn { name, descending: false }).collect();
     conversations.indexes.push(Index { name: format!("{prefix}pinned"), columns: by_pin, only: None });
-    states.columns.push(schema::defaulted("runs", Kind::BigInteger, Default::Zero));
-    messages.columns.push(schema::defaulted("marked", Kind::BigInteger, Default::Zero));
+    states.columns.push(schema::defaulted("runs", Kind::BigInteger, DefaultValue::Zero));
+    messages.columns.push(schema::defaulted("marked", Kind::BigInteger, DefaultValue::Zero));
     let name = format!("{prefix}agent_runs");
     let own = [
         ("conversation_id", Kind::Uuid),
@@ -424,7 +424,7 @@ fn what_a_newer_generator_makes_stricter_is_made_so() {
     messages.unique.clear();
     messages.columns.retain(|column| column.name != "status");
     messages.checks.retain(|check| !check.condition.contains("status") && check.name != "valid_item");
-    messages.columns[6].default = Some(Default::Zero);
+    messages.columns[6].default = Some(DefaultValue::Zero);
     messages.columns[6].nullable = true;
     let transition = change(&older, &user(), same_owner());
     assert_eq!(rebuilt(&transition), ["sagents_display_messages"]);
