@@ -60,6 +60,21 @@ fn private_fields_are_read_by_methods() {
 }
 
 #[test]
+fn an_option_that_a_method_lends_is_known_as_borrowed() {
+    const USER: &str = "pub struct User { pub id: i64 } pub type Key = Option<String>;";
+    for (method, expected) in [
+        ("user(&self) -> &Option<User>", "user()&?.id: I64"),
+        ("user(&self) -> Option<&User>", "user()?.id: I64"),
+        ("user_id(&self) -> &Option<String>", "user_id()&?: String"),
+        ("user_id(&self) -> &Key", "user_id()&?: String"),
+        ("user_id(&self) -> Option<String>", "user_id()?: String"),
+    ] {
+        let source = format!("{USER} pub struct Scope; impl Scope {{ pub fn {method} {{ unreachable!() }} }}");
+        assert_eq!(infer_from(&source).as_deref(), Ok(expected), "{method}");
+    }
+}
+
+#[test]
 fn only_plain_methods_count() {
     for method in [
         "fn user_id(&self) -> i64",
