@@ -93,6 +93,24 @@ fn only_plain_methods_count() {
 }
 
 #[test]
+fn methods_that_are_there_for_tests_only_do_not_count() {
+    const METHOD: &str = "impl super::Scope { pub fn user_id(&self) -> i64 { unreachable!() } }";
+    for written in [
+        "#[cfg(test)] impl Scope { pub fn user_id(&self) -> i64 { unreachable!() } }".to_owned(),
+        "#[cfg(all(test, unix))] impl Scope { pub fn user_id(&self) -> i64 { unreachable!() } }".to_owned(),
+        "impl Scope { #[cfg(all(test, unix))] pub fn user_id(&self) -> i64 { unreachable!() } }".to_owned(),
+        format!("#[cfg(test)] mod tests {{ {METHOD} }}"),
+        format!("#[cfg(all(test, unix))] mod tests {{ {METHOD} }}"),
+    ] {
+        let source = format!("pub struct User {{ pub id: i64 }} pub struct Scope {{ user: User }} {written}");
+        assert!(infer_from(&source).is_err(), "{written}");
+    }
+    let both =
+        format!("pub struct Scope {{ user: i64 }} #[cfg(any(test, feature = \"id\"))] mod reading {{ {METHOD} }}");
+    assert_eq!(infer_from(&both).as_deref(), Ok("user_id(): I64"));
+}
+
+#[test]
 fn a_method_may_fail() {
     let result = "pub struct Scope; impl Scope { pub fn user_id(&self) -> Result<Uuid, AuthError> { unreachable!() } }";
     assert_eq!(infer_from(result).as_deref(), Ok("user_id()??: Uuid"));
