@@ -238,17 +238,20 @@ fn check_edition(package: &Package) -> Result<()> {
     .help("set `edition = \"2021\"` in Cargo.toml; `cargo fix --edition` helps with what changes"))
 }
 
+/// The library of a package, whatever its `crate-type`. `Target::is_lib` knows only the kind `lib`.
+fn library_of(package: &Package) -> Option<&Target> {
+    let is_library = |kind: &TargetKind| {
+        matches!(
+            kind,
+            TargetKind::Lib | TargetKind::RLib | TargetKind::DyLib | TargetKind::CDyLib | TargetKind::StaticLib
+        )
+    };
+    package.targets.iter().find(|target| target.kind.iter().any(is_library))
+}
+
 /// The library if there is one, else the binary.
 fn target(package: &Package) -> Result<&Target> {
-    let is_library = |target: &&Target| {
-        target.kind.iter().any(|kind| {
-            matches!(
-                kind,
-                TargetKind::Lib | TargetKind::RLib | TargetKind::DyLib | TargetKind::CDyLib | TargetKind::StaticLib
-            )
-        })
-    };
-    if let Some(library) = package.targets.iter().find(is_library) {
+    if let Some(library) = library_of(package) {
         return Ok(library);
     }
     let binaries: Vec<_> = package.targets.iter().filter(|target| target.is_bin()).collect();

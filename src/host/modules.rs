@@ -247,7 +247,8 @@ fn path_attribute(attribute: &Attribute) -> Option<String> {
     }
 }
 
-fn is_for_tests(attributes: &[Attribute]) -> bool {
+/// Whether a condition (`cfg`) keeps an item out of every build but that of tests.
+pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
     let conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
     conditions.filter_map(|attribute| attribute.parse_args::<Meta>().ok()).any(|condition| needs_test(&condition))
 }

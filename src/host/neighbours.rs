@@ -46,8 +46,7 @@ pub fn migrators(metadata: &Metadata, package: &Package, root: &Utf8Path) -> Vec
         used = all;
     }
     let targets = used.into_iter().filter_map(|package| {
-        let library = package.targets.iter().find(|target| target.is_lib());
-        library.or_else(|| package.targets.iter().find(|target| target.is_bin()))
+        super::library_of(package).or_else(|| package.targets.iter().find(|target| target.is_bin()))
     });
     targets.map(|target| relative(root, &target.src_path)).collect()
 }
@@ -66,7 +65,7 @@ fn paths(package: &Package) -> Vec<(String, Utf8PathBuf)> {
 fn library(metadata: &Metadata, directory: &Utf8Path) -> Option<(Utf8PathBuf, Vec<(String, Utf8PathBuf)>)> {
     let is_there = |package: &&Package| package.manifest_path.parent() == Some(directory);
     if let Some(package) = metadata.packages.iter().find(is_there) {
-        let target = package.targets.iter().find(|target| target.is_lib())?;
+        let target = super::library_of(package)?;
         return Some((target.src_path.clone(), paths(package)));
     }
     // Not a member of the workspace, so cargo was not asked for it.

@@ -19,12 +19,13 @@ pub fn read_id(access: &Access, key: KeyType, named: impl Fn(&TypePath) -> Strin
         let is_last = index + 1 == access.steps.len();
         match step {
             Step::Member { text, around } => {
-                let hold = if text.ends_with("()") { Hold::Value } else { Hold::Place };
+                let is_given = text.ends_with("()") && *around != Some(Around::BorrowedOption);
+                let hold = if is_given { Hold::Value } else { Hold::Place };
                 place = Value { text: format!("{}.{text}", place.text), hold };
                 if let Some(around) = around {
                     let (borrow, hold) = if is_last { taken(seen, hold, *around) } else { held(hold) };
                     let absent = match around {
-                        Around::Option => "ok_or(Error::NoOwner)?",
+                        Around::Option | Around::BorrowedOption => "ok_or(Error::NoOwner)?",
                         Around::Result => "map_err(|_| Error::NoOwner)?",
                     };
                     place = Value { text: format!("{}{borrow}.{absent}", place.text), hold };
@@ -64,7 +65,7 @@ struct Value {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hold {
-    /// A field, which stays where it is.
+    /// A field, or an `Option` that a method lends: it stays where it is.
     Place,
     Value,
     Reference,
@@ -151,6 +152,15 @@ mod tests {
         Access { steps: steps.iter().map(member).collect(), id: Some(id) }
     }
 
+    /// An access whose first step is a method that lends an `Option`.
+    fn borrowed(steps: &[(&str, bool)], id: Seen) -> Access {
+        let mut access = access(steps, id);
+        if let Some(Step::Member { around, .. }) = access.steps.first_mut() {
+            *around = Some(Around::BorrowedOption);
+        }
+        access
+    }
+
     fn from(to: Seen, take: Take) -> Seen {
         Seen::From { to: Box::new(to), take }
     }
@@ -234,6 +244,40 @@ mod tests {
             let named = |ty: &TypePath| ty.name.clone();
             let expected = (statements.lines().map(str::to_owned).collect(), value.to_owned());
             assert_eq!(read_id(&access, id, named), expected);
+        }
+    }
+
+    #[test]
+    fn an_option_that_a_method_lends_stays_where_it_is() {
+        for (access, key, statements, value) in [
+            (
+                borrowed(&[("user()", true), ("id", false)], Seen::I64),
+                KeyType::Integer,
+                "let user = self.user().as_ref().ok_or(Error::NoOwner)?;",
+                "user.id",
+            ),
+            (
+                borrowed(&[("user_id()", true)], Seen::String),
+                KeyType::Text,
+                "",
+                "self.user_id().clone().ok_or(Error::NoOwner)?",
+            ),
+            (
+                borrowed(&[("user_id()", true)], Seen::Str),
+                KeyType::Text,
+                "",
+                "self.user_id().as_deref().ok_or(Error::NoOwner)?.to_string()",
+            ),
+            (borrowed(&[("user_id()", true)], Seen::Uuid), KeyType::Uuid, "", "self.user_id().ok_or(Error::NoOwner)?"),
+            (
+                borrowed(&[("user_id()", true)], from(Seen::Uuid, Take::Borrow)),
+                KeyType::Uuid,
+                "",
+                "Uuid::from(self.user_id().as_ref().ok_or(Error::NoOwner)?)",
+            ),
+        ] {
+            let expected = (statements.lines().map(str::to_owned).collect(), value.to_owned());
+            assert_eq!(read_id(&access, key, |ty| ty.name.clone()), expected);
         }
     }
 }

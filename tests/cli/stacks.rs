@@ -234,6 +234,17 @@ fn a_sea_orm_host_can_list_migrations_itself() {
 }
 
 #[test]
+fn the_migrator_of_sea_orm_is_found_in_any_kind_of_library() {
+    let host = loco();
+    let library = "\n[lib]\ncrate-type = [\"cdylib\", \"rlib\"]\n";
+    let text = host.read("migration/Cargo.toml") + library;
+    let host = host.file("migration/Cargo.toml", &text);
+    host.generate(PLAIN);
+    let list = host.read("migration/src/lib.rs");
+    assert!(list.contains("_create_sagents_persistence::Migration)"), "{list}");
+}
+
+#[test]
 fn a_loco_host_is_read_as_one() {
     let host = loco();
     let (run, names) = added(&host, PLAIN);

@@ -86,6 +86,8 @@ pub enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Around {
     Option,
+    /// A reference to an `Option`, which can only lend what is in it.
+    BorrowedOption,
     Result,
 }
 

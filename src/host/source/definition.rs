@@ -9,10 +9,10 @@ use syn::{Item, Type};
 
 use super::macros;
 use super::member::{Member, MemberKind};
-use super::reader::{Home, Meaning, Place, Reader, is_test, name_of};
+use super::reader::{Home, Meaning, Place, Reader, name_of};
 use super::types::{Written, last_segment, show};
 use crate::failure::Result;
-use crate::host::modules;
+use crate::host::modules::{self, is_for_tests};
 
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the type")]
@@ -230,11 +230,13 @@ impl Reader<'_> {
         for item in items {
             match item {
                 Item::Impl(block)
-                    if block.trait_.is_none() && last_segment(&block.self_ty).as_deref() == Some(name) =>
+                    if block.trait_.is_none()
+                        && last_segment(&block.self_ty).as_deref() == Some(name)
+                        && !is_for_tests(&block.attrs) =>
                 {
                     methods.extend(block.items.iter().filter_map(|item| self.method(item, home)));
                 }
-                Item::Mod(inner) if !is_test(&inner.attrs) => {
+                Item::Mod(inner) if !is_for_tests(&inner.attrs) => {
                     let child = inner.content.as_ref().zip(name_of(&inner.ident));
                     if let Some(((_, items), child)) = child {
                         self.collect_methods(items, name, &home.child(child), methods);
@@ -287,7 +289,7 @@ impl Reader<'_> {
             && matches!(signature.safety, syn::Safety::Default)
             && signature.generics.params.iter().all(|param| matches!(param, syn::GenericParam::Lifetime(_)));
         let syn::ReturnType::Type(_, returns) = &signature.output else { return None };
-        (by_reference && plain && !is_test(&function.attrs)).then(|| Method {
+        (by_reference && plain && !is_for_tests(&function.attrs)).then(|| Method {
             name: signature.ident.unraw().to_string(),
             returns: (**returns).clone(),
             visible: self.sees(&function.vis, home),
@@ -325,11 +327,13 @@ fn traits_of(items: &[Item], name: &str) -> Vec<String> {
     let mut traits = Vec::new();
     for item in items {
         match item {
-            Item::Impl(block) if last_segment(&block.self_ty).as_deref() == Some(name) => {
+            Item::Impl(block)
+                if last_segment(&block.self_ty).as_deref() == Some(name) && !is_for_tests(&block.attrs) =>
+            {
                 let path = block.trait_.as_ref().and_then(|(path, ..)| path.segments.last());
                 traits.extend(path.map(|segment| segment.ident.to_string()));
             }
-            Item::Mod(module) => {
+            Item::Mod(module) if !is_for_tests(&module.attrs) => {
                 traits.extend(module.content.iter().flat_map(|(_, items)| traits_of(items, name)));
             }
             _ => {}

@@ -139,7 +139,7 @@ impl Reader<'_> {
             field: field.name.clone(),
             fields: case.fields.len(),
             binding,
-            is_optional: around == Some(Around::Option),
+            is_optional: around.is_some_and(|around| around != Around::Result),
             is_only: choice.cases.len() == 1 && !choice.is_open,
         };
         Ok((step, self.at(&value)?))

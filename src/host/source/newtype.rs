@@ -9,6 +9,7 @@ use super::member::{Member, MemberKind};
 use super::reader::Reader;
 use super::types::{Written, argument, last_segment};
 use crate::failure::Result;
+use crate::host::modules::is_for_tests;
 use crate::key::KeyType;
 
 /// How many types may be around an id.
@@ -149,7 +150,7 @@ enum Conversion {
 fn conversions(items: &[Item], name: &str, add: &mut impl FnMut(Seen, Conversion, bool)) {
     for item in items {
         match item {
-            Item::Impl(block) => {
+            Item::Impl(block) if !is_for_tests(&block.attrs) => {
                 let Some(path) = block.trait_.as_ref().map(|(path, ..)| path) else { continue };
                 let whole = syn::Type::Path(syn::TypePath { attrs: Vec::new(), qself: None, path: path.clone() });
                 let Some(argument) = argument(&whole) else { continue };
@@ -172,7 +173,7 @@ fn conversions(items: &[Item], name: &str, add: &mut impl FnMut(Seen, Conversion
                     add(target, conversion, by_reference);
                 }
             }
-            Item::Mod(module) => {
+            Item::Mod(module) if !is_for_tests(&module.attrs) => {
                 if let Some((_, items)) = &module.content {
                     conversions(items, name, add);
                 }

@@ -12,7 +12,7 @@ use syn::spanned::Spanned as _;
 
 use super::Source;
 use crate::failure::Result;
-use crate::host::modules::{self, Found};
+use crate::host::modules::{self, Found, is_for_tests};
 use crate::names::Name;
 
 /// How many re-exports and aliases are followed before the search gives up.
@@ -95,7 +95,7 @@ impl Place {
                 | Item::Enum(syn::ItemEnum { ident, .. })
                 | Item::Union(syn::ItemUnion { ident, .. })
                 | Item::Type(syn::ItemType { ident, .. }) => types.push(ident.unraw().to_string()),
-                Item::Mod(module) if !is_test(&module.attrs) => {
+                Item::Mod(module) if !is_for_tests(&module.attrs) => {
                     inner.extend(name_of(&module.ident).map(|name| self.home.child(name)));
                 }
                 _ => {}
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
                 Item::Trait(item) if is(&item.ident, name) => {
                     entries.push(Meaning::Trait(place.clone(), Box::new(item.clone())));
                 }
-                Item::Mod(module) if is(&module.ident, name) && !is_test(&module.attrs) => {
+                Item::Mod(module) if is(&module.ident, name) && !is_for_tests(&module.attrs) => {
                     entries.push(self.child(place, module)?);
                 }
                 _ => {}
@@ -400,13 +400,6 @@ fn flatten(tree: &syn::UseTree, prefix: &[String], add: &mut impl FnMut(Option<S
         syn::UseTree::Glob(_) => add(None, prefix.to_vec()),
         syn::UseTree::Group(group) => group.items.iter().for_each(|tree| flatten(tree, prefix, add)),
     }
-}
-
-pub(super) fn is_test(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|attribute| match &attribute.meta {
-        syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
-        _ => false,
-    })
 }
 
 pub(super) fn is(ident: &syn::Ident, name: &str) -> bool {

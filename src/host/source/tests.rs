@@ -58,11 +58,12 @@ fn show_lookup(files: &[(&str, &str)]) -> &'static str {
     }
 }
 
-/// `user?.id: I64`, where `?` marks an `Option`, `??` a `Result`, and `User(id)` a variant.
+/// `user?.id: I64`, where `?` marks an `Option`, `&?` a reference to one, `??` a `Result`, and `User(id)` a variant.
 fn show_access(access: &Access) -> String {
     let step = |step: &Step| match step {
         Step::Member { text, around: None } => text.clone(),
         Step::Member { text, around: Some(Around::Option) } => format!("{text}?"),
+        Step::Member { text, around: Some(Around::BorrowedOption) } => format!("{text}&?"),
         Step::Member { text, around: Some(Around::Result) } => format!("{text}??"),
         Step::Variant { of, name, field, fields, binding, is_optional, is_only } => {
             let of = of.as_ref().map_or("Self".to_owned(), TypePath::rust);

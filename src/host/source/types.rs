@@ -62,10 +62,12 @@ impl Reader<'_> {
             Type::Reference(reference) => self.unalias(&written.part(&reference.elem))?,
             _ => written.clone(),
         };
+        let is_borrowed = matches!(written.ty, Type::Reference(_));
         let around = match last_segment(&bare.ty).as_deref() {
+            Some("Option") if is_borrowed => Some(Around::BorrowedOption),
             Some("Option") => Some(Around::Option),
             // One behind a reference cannot be taken apart without its error.
-            Some("Result") if !matches!(written.ty, Type::Reference(_)) => Some(Around::Result),
+            Some("Result") if !is_borrowed => Some(Around::Result),
             _ => None,
         };
         Ok(match argument(&bare.ty).filter(|_| around.is_some()) {

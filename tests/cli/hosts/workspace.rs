@@ -152,6 +152,17 @@ fn types_of_the_workspace_and_of_path_dependencies_are_read() {
 }
 
 #[test]
+fn a_neighbour_is_read_whatever_kind_of_library_it_is() {
+    for kinds in ["[\"cdylib\", \"rlib\"]", "[\"rlib\"]", "[\"dylib\"]"] {
+        let library = format!("\n[lib]\ncrate-type = {kinds}\n");
+        let host = neighbours().file("host/shared/Cargo.toml", &manifest("shared", "2024", &library));
+        host.generate("gen persistence conversations -s identity::Caller --path host/web");
+        let text = host.read("host/web/src/conversations/scope.rs");
+        assert!(text.contains("let Actor::User { id, .. } = &self.actor else {\n"), "{kinds}: {text}");
+    }
+}
+
+#[test]
 fn modules_whose_names_start_with_an_underscore_are_read() {
     let host = Host::library()
         .file("src/lib.rs", "pub mod models;\n")

@@ -60,6 +60,21 @@ fn private_fields_are_read_by_methods() {
 }
 
 #[test]
+fn an_option_that_a_method_lends_is_known_as_borrowed() {
+    const USER: &str = "pub struct User { pub id: i64 } pub type Key = Option<String>;";
+    for (method, expected) in [
+        ("user(&self) -> &Option<User>", "user()&?.id: I64"),
+        ("user(&self) -> Option<&User>", "user()?.id: I64"),
+        ("user_id(&self) -> &Option<String>", "user_id()&?: String"),
+        ("user_id(&self) -> &Key", "user_id()&?: String"),
+        ("user_id(&self) -> Option<String>", "user_id()?: String"),
+    ] {
+        let source = format!("{USER} pub struct Scope; impl Scope {{ pub fn {method} {{ unreachable!() }} }}");
+        assert_eq!(infer_from(&source).as_deref(), Ok(expected), "{method}");
+    }
+}
+
+#[test]
 fn only_plain_methods_count() {
     for method in [
         "fn user_id(&self) -> i64",
@@ -75,6 +90,24 @@ fn only_plain_methods_count() {
         let source = format!("pub struct Scope; impl Scope {{ {method} {{ unreachable!() }} }}");
         assert!(infer_from(&source).is_err(), "{method}");
     }
+}
+
+#[test]
+fn methods_that_are_there_for_tests_only_do_not_count() {
+    const METHOD: &str = "impl super::Scope { pub fn user_id(&self) -> i64 { unreachable!() } }";
+    for written in [
+        "#[cfg(test)] impl Scope { pub fn user_id(&self) -> i64 { unreachable!() } }".to_owned(),
+        "#[cfg(all(test, unix))] impl Scope { pub fn user_id(&self) -> i64 { unreachable!() } }".to_owned(),
+        "impl Scope { #[cfg(all(test, unix))] pub fn user_id(&self) -> i64 { unreachable!() } }".to_owned(),
+        format!("#[cfg(test)] mod tests {{ {METHOD} }}"),
+        format!("#[cfg(all(test, unix))] mod tests {{ {METHOD} }}"),
+    ] {
+        let source = format!("pub struct User {{ pub id: i64 }} pub struct Scope {{ user: User }} {written}");
+        assert!(infer_from(&source).is_err(), "{written}");
+    }
+    let both =
+        format!("pub struct Scope {{ user: i64 }} #[cfg(any(test, feature = \"id\"))] mod reading {{ {METHOD} }}");
+    assert_eq!(infer_from(&both).as_deref(), Ok("user_id(): I64"));
 }
 
 #[test]

@@ -73,6 +73,26 @@ fn an_id_is_found_inside_its_own_type() {
 }
 
 #[test]
+fn a_conversion_that_is_there_for_tests_only_is_not_used() {
+    const FROM: &str = "impl From<UserId> for i64 { fn from(id: UserId) -> Self { id.0 } }";
+    const SHOWN: &str = "impl fmt::Display for UserId {}";
+    for (conversion, key) in [(FROM, KeyType::Integer), (SHOWN, KeyType::Text)] {
+        for written in [
+            format!("#[cfg(test)] {conversion}"),
+            format!("#[cfg(all(test, unix))] {conversion}"),
+            format!("#[cfg(test)] mod tests {{ use super::*; {conversion} }}"),
+            format!("#[cfg(all(test, unix))] mod tests {{ use super::*; {conversion} }}"),
+        ] {
+            let source = format!(
+                "#[derive(Clone)] pub struct UserId(i64); {written} pub struct Scope {{ pub user_id: UserId }}"
+            );
+            let found = infer_kind(&accounts(&source), "user", "id", Some(key));
+            assert_eq!(found.as_deref(), Ok("user_id: Other(\"UserId\")"), "{written}");
+        }
+    }
+}
+
+#[test]
 fn an_id_is_found_inside_a_type_that_a_macro_makes() {
     for (rule, call, expected) in [
         ("($name:ident) => { pub struct $name(pub Uuid); }", "UserId", "user_id.0: Uuid"),
