@@ -127,10 +127,10 @@ fn what_git_ignores_is_said() {
     let host = Host::library().file(".gitignore", "# Hidden files.\n.*\nstates.rs\n");
     git(&host, "init --quiet");
     let note = notes(&format!("{PLAIN} --dry-run"), &host);
-    assert_snapshot!(note, @"Note: Git ignores .gitattributes (.gitignore:2), .sagents/ (.gitignore:2), src/conversations/states.rs (.gitignore:3), src/conversations/store/states.rs (.gitignore:3), src/conversations/tests/states.rs (.gitignore:3): other clones will not have that, and `sagents check` fails there. Except it, for example with the lines `!.sagents/` and `!.sagents/**` at the end of .gitignore.");
+    assert_snapshot!(note, @"Note: Git ignores .gitattributes (.gitignore:2), .sagents/ (.gitignore:2), src/conversations/states.rs (.gitignore:3), src/conversations/store/states.rs (.gitignore:3), src/conversations/tests/states.rs (.gitignore:3): other clones will not have that, and `sagents check` fails there. Exclude it from that pattern, for example with the lines `!.sagents/` and `!.sagents/**` at the end of .gitignore.");
     assert_eq!(notes(PLAIN, &host), note);
     host.write(".gitignore", "# Hidden files.\n.*\nstates.rs\n!.sagents/\n!.sagents/**\n!.gitattributes\n");
-    assert_snapshot!(notes(PLAIN, &host), @"Note: Git ignores src/conversations/states.rs (.gitignore:3), src/conversations/store/states.rs (.gitignore:3), src/conversations/tests/states.rs (.gitignore:3): other clones will not have that, and `sagents check` fails there. Except it, for example with the line `!src/conversations/states.rs` at the end of .gitignore.");
+    assert_snapshot!(notes(PLAIN, &host), @"Note: Git ignores src/conversations/states.rs (.gitignore:3), src/conversations/store/states.rs (.gitignore:3), src/conversations/tests/states.rs (.gitignore:3): other clones will not have that, and `sagents check` fails there. Exclude it from that pattern, for example with the line `!src/conversations/states.rs` at the end of .gitignore.");
     // What is committed is in every clone.
     git(&host, "add --force .");
     git(&host, "commit --quiet --message=all");
