@@ -121,6 +121,13 @@ pub struct ForeignKey {
     pub references: Vec<String>,
 }
 
+impl ForeignKey {
+    /// Whether it leads to one of our own tables, which are all in one schema.
+    pub fn refers_to(&self, table: &Table) -> bool {
+        self.schema.is_none() && self.table == table.name
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Index {
     pub name: String,

@@ -1,7 +1,7 @@
 //! The group of owners: its name, the table and the column that name the group of an owner, and the way to it from the
 //! scope. The host's own tables decide who is in a group; where they leave a choice, a person decides.
 
-use super::key::{OwnerTable, check_table, seen};
+use super::key::{OwnerTable, check_table};
 use super::owner::{Inquiry, Owner, is_temporary, list, show};
 use super::{DEFAULT_OWNER, NO_GROUP, NO_OWNER};
 use crate::database::Database;
@@ -317,7 +317,7 @@ impl Inquiry<'_> {
     ) -> Result<()> {
         match &access.id {
             // A scope that is created gets a field of the right type.
-            _ if matches!(lookup, Lookup::Absent) => access.id = Some(seen(key)),
+            _ if matches!(lookup, Lookup::Absent) => access.id = Some(Seen::of(key)),
             Some(seen) if !seen.fits(key) => {
                 let (path, wanted) = (access.shown(), key.rust_type());
                 return Err(Failure::decision(format!(

@@ -4,7 +4,6 @@
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{Table, TableName};
-use crate::host::source::Seen;
 use crate::key::KeyType;
 use crate::names;
 
@@ -138,14 +137,5 @@ pub(super) fn type_of(
             table.key, table.name
         ))
         .help("name another table with --owner-table, or `--owner-table none` for no foreign key")),
-    }
-}
-
-/// The type that a field of a key has, if the scope is created with it.
-pub(super) fn seen(key: KeyType) -> Seen {
-    match key {
-        KeyType::Integer => Seen::I64,
-        KeyType::Uuid | KeyType::UuidText => Seen::Uuid,
-        KeyType::Text => Seen::String,
     }
 }

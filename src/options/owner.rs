@@ -3,7 +3,7 @@
 
 use camino::Utf8Path;
 
-use super::key::{OWNER_TABLE, OwnerTable, check_table, key_of, seen, type_of};
+use super::key::{OWNER_TABLE, OwnerTable, check_table, key_of, type_of};
 use super::{NO_GROUP, group};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
@@ -76,7 +76,7 @@ impl Inquiry<'_> {
         let key = key_type.or_else(|| access.id.as_ref().and_then(Seen::key)).unwrap_or(KeyType::Integer);
         match &access.id {
             // A scope that is created gets a field of the right type.
-            _ if matches!(lookup, Lookup::Absent) => access.id = Some(seen(key)),
+            _ if matches!(lookup, Lookup::Absent) => access.id = Some(Seen::of(key)),
             Some(seen) if !seen.fits(key) => {
                 let end = match lookup {
                     Lookup::Found(scope) => self.host.source(self.context).end(self.scope, scope, &access)?,

@@ -88,6 +88,18 @@ enum Filling {
     Unknown,
 }
 
+impl Filling {
+    /// As SQL, where there is one.
+    fn expression(&self, database: Database) -> Option<String> {
+        match self {
+            Self::Backfill(text) if backfill::is_enclosed(text, database) => Some(text.clone()),
+            Self::Backfill(text) => Some(format!("({text})")),
+            Self::Former(former) => Some(database.quote(former)),
+            Self::Unknown => None,
+        }
+    }
+}
+
 /// The way from one schema to another. What it cannot make is refused: a column that would need a value or a conversion.
 /// A column that the new tables do not have stays, and is retired. A table that they do not have stays as it is, and is
 /// the host's own from then on: old processes may still use it.

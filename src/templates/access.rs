@@ -9,11 +9,7 @@ use crate::names::TypePath;
 pub fn read_id(access: &Access, key: KeyType, named: impl Fn(&TypePath) -> String) -> (Vec<String>, String) {
     let mut statements = Vec::new();
     let mut place = Value { text: "self".to_owned(), hold: Hold::Reference };
-    let assumed = match key {
-        KeyType::Integer => Seen::I64,
-        KeyType::Uuid | KeyType::UuidText => Seen::Uuid,
-        KeyType::Text => Seen::String,
-    };
+    let assumed = Seen::of(key);
     let seen = access.id.as_ref().unwrap_or(&assumed);
     for (index, step) in access.steps.iter().enumerate() {
         let is_last = index + 1 == access.steps.len();

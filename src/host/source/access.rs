@@ -127,6 +127,15 @@ pub enum Take {
 }
 
 impl Seen {
+    /// The type that a created scope has for a key.
+    pub fn of(key: KeyType) -> Self {
+        match key {
+            KeyType::Integer => Self::I64,
+            KeyType::Uuid | KeyType::UuidText => Self::Uuid,
+            KeyType::Text => Self::String,
+        }
+    }
+
     /// The key that the type can hold. Whether a UUID is stored as text is not known there.
     pub fn key(&self) -> Option<KeyType> {
         match self {

@@ -156,7 +156,7 @@ impl<'a> Path<'a> {
         }
         for key in &mut carried.foreign_keys {
             key.columns = columns(&key.columns);
-            if let Some(own) = self.tables.iter().find(|own| refers_to(key, own.from)) {
+            if let Some(own) = self.tables.iter().find(|own| key.refers_to(own.from)) {
                 key.references = key.references.iter().map(|name| own.carried(name)).collect();
                 key.table.clone_from(&own.to.name);
                 if own.loses_key(&key.references) {
@@ -190,7 +190,7 @@ impl<'a> Path<'a> {
     pub fn foreign_keys_to_others(&self, table: &TablePath<'a>) -> Vec<&'a ForeignKey> {
         let place = |key: &ForeignKey| (key.columns.clone(), key.schema.clone(), key.table.clone());
         let before: Vec<_> = self.carried(table).foreign_keys.iter().map(place).collect();
-        let own = |key: &ForeignKey| self.to.tables.iter().any(|table| refers_to(key, table));
+        let own = |key: &ForeignKey| self.to.tables.iter().any(|table| key.refers_to(table));
         let keys = table.to.foreign_keys.iter();
         keys.filter(|key| !before.contains(&place(key)) && !own(key)).collect()
     }
@@ -198,7 +198,7 @@ impl<'a> Path<'a> {
     /// How a `child` finds its `conversation`, by the keys that they have before the change.
     pub fn join(&self, child: &TablePath, database: Database) -> String {
         let conversations = self.conversations().from;
-        let keys = child.from.foreign_keys.iter().filter(|key| refers_to(key, conversations));
+        let keys = child.from.foreign_keys.iter().filter(|key| key.refers_to(conversations));
         let pairs = keys.take(1).flat_map(|key| key.references.iter().zip(&key.columns));
         let equal = |(parent, column): (&String, &String)| {
             format!("conversation.{} = child.{}", database.quote(parent), database.quote(column))
@@ -328,10 +328,6 @@ impl<'a> Path<'a> {
 
 /// What no name starts with: for what goes, so that nothing new is taken for it.
 const GONE: &str = "\0";
-
-fn refers_to(key: &ForeignKey, table: &Table) -> bool {
-    key.schema.is_none() && key.table == table.name
-}
 
 /// The rows in which a column has a value of its own; nothing if all have one.
 fn has_value(column: &Column, database: Database) -> Option<String> {

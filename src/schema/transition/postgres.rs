@@ -1,7 +1,6 @@
 //! A path for `PostgreSQL`: everything happens in place, so that grants, triggers and views that a host has on the
 //! tables stay. Every name is in the end that of a fresh install.
 
-use super::Filling;
 use super::backfill;
 use super::path::{Guard, Owners, Path, TablePath};
 use super::script::Script;
@@ -50,14 +49,9 @@ fn find_owners(path: &Path, script: &mut Script) {
     let conversations = quote(&path.conversations().from.name);
     let column = path.new_owners().map(|column| quote(&column));
     if let (Owners::Filled { column: owner, filling }, Some(column)) = (&path.owners, &column) {
-        let expression = match filling {
-            Filling::Backfill(text) if backfill::is_enclosed(text, DATABASE) => Some(text.clone()),
-            Filling::Backfill(text) => Some(format!("({text})")),
-            Filling::Former(former) => Some(quote(former)),
-            Filling::Unknown => None,
-        };
         let add = |table: &TablePath| add_staging(table, column, owner);
-        let update = expression
+        let update = filling
+            .expression(DATABASE)
             .map(|expression| format!("UPDATE {conversations} AS {} SET {column} = {expression};", backfill::ROW));
         let about = format!("Every conversation gets its {}.", owner.name);
         script.step(&about, [add(path.conversations())].into_iter().chain(update));

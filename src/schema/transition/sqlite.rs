@@ -3,10 +3,10 @@
 //! since a parent that goes would take its children along. No pragma is needed, and all of it happens in the migration's
 //! transaction.
 
+use super::Addition;
 use super::backfill;
 use super::path::{Guard, Owners, Path, TablePath};
 use super::script::Script;
-use super::{Addition, Filling};
 use crate::database::Database;
 use crate::schema::sql;
 use crate::schema::{ForeignKey, Table};
@@ -174,15 +174,10 @@ fn strangers(path: &Path, tables: &[&TablePath]) -> Vec<Guard> {
 fn find_owners(path: &Path, script: &mut Script) {
     let conversations = quote(&path.conversations().from.name);
     if let (Owners::Filled { column: owner, filling }, Some(column)) = (&path.owners, path.new_owners()) {
-        let expression = match filling {
-            Filling::Backfill(text) if backfill::is_enclosed(text, DATABASE) => Some(text.clone()),
-            Filling::Backfill(text) => Some(format!("({text})")),
-            Filling::Former(former) => Some(quote(former)),
-            Filling::Unknown => None,
-        };
         let column = quote(&column);
         let add = format!("ALTER TABLE {conversations} ADD COLUMN {column} {};", DATABASE.column_type(owner.kind));
-        let update = expression
+        let update = filling
+            .expression(DATABASE)
             .map(|expression| format!("UPDATE {conversations} AS {} SET {column} = {expression};", backfill::ROW));
         script.step(&format!("Every conversation gets its {}.", owner.name), [add].into_iter().chain(update));
     }

@@ -1,6 +1,6 @@
 //! What every schema of the generator is. One that was recorded can be edited or merged into something else.
 
-use crate::schema::{ForeignKey, Schema, Table};
+use crate::schema::{Schema, Table};
 
 /// The first fault of a schema, if it has one.
 pub(super) fn check(schema: &Schema) -> Result<(), String> {
@@ -18,7 +18,7 @@ pub(super) fn check(schema: &Schema) -> Result<(), String> {
     if !(1..=2).contains(&key.len()) {
         return Err(format!("the key of `{}` has {} columns", conversations.name, key.len()));
     }
-    let refers = |table: &Table| table.foreign_keys.iter().any(|key| refers_to(key, conversations));
+    let refers = |table: &Table| table.foreign_keys.iter().any(|key| key.refers_to(conversations));
     match schema.tables[1..].iter().find(|table| !refers(table)) {
         Some(table) => Err(format!("`{}` has no foreign key to `{}`", table.name, conversations.name)),
         None => Ok(()),
@@ -46,15 +46,11 @@ fn check_table(table: &Table, schema: &Schema) -> Result<(), String> {
         if key.columns.len() != key.references.len() {
             return Err(format!("{name} refers to another number of columns"));
         }
-        if let Some(own) = schema.tables.iter().find(|own| refers_to(key, own)) {
+        if let Some(own) = schema.tables.iter().find(|own| key.refers_to(own)) {
             has_columns(own, &name, &key.references)?;
         }
     }
     Ok(())
-}
-
-fn refers_to(key: &ForeignKey, table: &Table) -> bool {
-    key.schema.is_none() && key.table == table.name
 }
 
 /// A key names columns that are there and that some owner did not leave behind.
