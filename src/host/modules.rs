@@ -263,6 +263,28 @@ fn needs_test(condition: &Meta) -> bool {
     }
 }
 
+/// The modules in files of their own that are declared for tests only.
+pub(super) fn test_modules(text: &str) -> impl Iterator<Item = String> {
+    const FOR_TESTS: &str = "#[cfg(test)]";
+    text.match_indices(FOR_TESTS).filter_map(|(at, attribute)| {
+        let is_alone = |rest: Option<&str>| rest.is_none_or(|rest| rest.trim().is_empty());
+        let (before, behind) = (text[..at].rsplit('\n').next(), &text[at + attribute.len()..]);
+        let mut lines = behind.lines();
+        if !is_alone(before) || !is_alone(lines.next()) {
+            return None;
+        }
+        let line = lines.next()?.trim();
+        let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?.strip_suffix(';')?;
+        Some(name.to_owned())
+    })
+}
+
+/// Whether a file belongs to one of these modules, by its name.
+pub(super) fn is_in_any(file: &Utf8Path, modules: &[String]) -> bool {
+    let names = [file.file_stem(), file.parent().and_then(Utf8Path::file_name)];
+    modules.iter().any(|module| names.contains(&Some(module.as_str())))
+}
+
 /// A file with the places of its items in the text.
 struct Source<'a> {
     text: &'a str,

@@ -5,6 +5,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::failure::Result;
+use crate::host::modules;
 use crate::tree::Tree;
 
 /// One of these calls.
@@ -54,7 +55,7 @@ pub fn mentions(tree: &Tree, sources: &Utf8Path) -> Result<Vec<Mention>> {
     let (mut mentions, mut for_tests) = (Vec::new(), Vec::new());
     for (file, is_test) in files.into_iter().filter(|(file, _)| file.extension() == Some("rs")) {
         let Ok(Some(text)) = tree.read(&file) else { continue };
-        for_tests.extend(test_modules(&text));
+        for_tests.extend(modules::test_modules(&text));
         if !["migrate!", "migrations!", "Migrator::new", "sqlx::test("].iter().any(|call| text.contains(call)) {
             continue;
         }
@@ -72,32 +73,11 @@ pub fn mentions(tree: &Tree, sources: &Utf8Path) -> Result<Vec<Mention>> {
         }));
     }
     for mention in &mut mentions {
-        let is_module = |name: &String| {
-            let directory = mention.file.parent().and_then(Utf8Path::file_name);
-            mention.file.file_stem() == Some(name) || directory == Some(name)
-        };
-        mention.is_test |= for_tests.iter().any(is_module);
+        mention.is_test |= modules::is_in_any(&mention.file, &for_tests);
     }
     mentions.sort_by_key(|mention| mention.is_test);
     Ok(mentions)
 }
-
-/// The modules in files of their own that are declared for tests only.
-fn test_modules(text: &str) -> impl Iterator<Item = String> {
-    text.match_indices(FOR_TESTS).filter_map(|(at, attribute)| {
-        let is_alone = |rest: Option<&str>| rest.is_none_or(|rest| rest.trim().is_empty());
-        let (before, behind) = (text[..at].rsplit('\n').next(), &text[at + attribute.len()..]);
-        let mut lines = behind.lines();
-        if !is_alone(before) || !is_alone(lines.next()) {
-            return None;
-        }
-        let line = lines.next()?.trim();
-        let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?.strip_suffix(';')?;
-        Some(name.to_owned())
-    })
-}
-
-const FOR_TESTS: &str = "#[cfg(test)]";
 
 type Found = (Call, Option<String>, bool);
 

@@ -265,18 +265,18 @@ impl Reader<'_> {
         Ok(methods.iter().any(|method| method.name == name))
     }
 
-    /// The items of every file of a type's crate that has its name.
+    /// The items of every file of a type's crate that has its name, and is not for tests only.
     pub(super) fn items_that_mention(&self, definition: &Definition) -> Result<Vec<Vec<Item>>> {
-        let mut found = Vec::new();
+        let (mut mentions, mut for_tests) = (Vec::new(), Vec::new());
         for file in self.sources(definition.home.krate)? {
             let Ok(Some(text)) = self.source.tree.read(&file) else { continue };
-            if text.contains(&definition.name)
-                && let Ok(source) = modules::parse(&file, &text)
-            {
-                found.push(source.items);
+            for_tests.extend(modules::test_modules(&text));
+            if text.contains(&definition.name) {
+                mentions.push((file, text));
             }
         }
-        Ok(found)
+        mentions.retain(|(file, _)| !modules::is_in_any(file, &for_tests));
+        Ok(mentions.iter().filter_map(|(file, text)| Some(modules::parse(file, text).ok()?.items)).collect())
     }
 
     fn method(&self, item: &syn::ImplItem, home: &Home) -> Option<Method> {

@@ -89,6 +89,13 @@ fn a_conversion_that_is_there_for_tests_only_is_not_used() {
             let found = infer_kind(&accounts(&source), "user", "id", Some(key));
             assert_eq!(found.as_deref(), Ok("user_id: Other(\"UserId\")"), "{written}");
         }
+        let source = "#[derive(Clone)] pub struct UserId(i64); pub struct Scope { pub user_id: UserId }
+            #[cfg(test)]
+            mod tests;";
+        let tests = format!("use super::*; {conversion}");
+        let [root, accounts] = accounts(source);
+        let found = infer_kind(&[root, accounts, ("src/accounts/tests.rs", &tests)], "user", "id", Some(key));
+        assert_eq!(found.as_deref(), Ok("user_id: Other(\"UserId\")"), "{conversion}");
     }
 }
 
