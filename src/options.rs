@@ -556,7 +556,8 @@ fn check_directory_name(directory: &Utf8Path) -> Result<()> {
     if directory.as_str().trim() != directory {
         return refuse("has spaces around it".to_owned());
     }
-    if let Some(odd) = directory.as_str().chars().find(|c| c.is_control()) {
+    // Generated code has it in string literals, some of them format strings.
+    if let Some(odd) = directory.as_str().chars().find(|c| c.is_control() || matches!(c, '"' | '\\' | '{' | '}')) {
         return refuse(format!("contains {}", names::show(odd)));
     }
     match directory.components().map(|part| part.as_str().len()).find(|length| *length > LONGEST) {

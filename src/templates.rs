@@ -56,6 +56,21 @@ use askama::Template;
 /// extension is a file that is no module: `web/assets/app.js`.
 pub type Files = Vec<(Option<&'static str>, String)>;
 
+/// A text as a raw string literal.
+fn raw(text: &str) -> String {
+    let hashes = hashes(&[text]);
+    format!("r{hashes}\"{text}\"{hashes}")
+}
+
+/// As many as raw strings of these texts need around them.
+fn hashes(texts: &[&str]) -> String {
+    let mut hashes = "#".to_owned();
+    while texts.iter().any(|text| text.contains(&format!("\"{hashes}"))) {
+        hashes.push('#');
+    }
+    hashes
+}
+
 /// rustfmt stumbles over spaces at the end of a line, which an empty expression may leave.
 fn render(template: &impl Template) -> String {
     let text = template.render().expect("a template writes to a string, which does not fail");

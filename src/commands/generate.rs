@@ -4,7 +4,7 @@
 use camino::Utf8PathBuf;
 use chrono::Utc;
 
-use super::{Ending, begin, undecided, write};
+use super::{Ending, begin, refuse_interrupted, undecided, write};
 use crate::change;
 use crate::cli::{GenerateArgs, HostArgs};
 use crate::failure::{Failure, Result};
@@ -31,7 +31,12 @@ pub fn run<'a>(
     let dry_run = *dry_run || *diff;
     let meant = [Some(context), scope].into_iter().flatten().filter_map(names::package_of).collect();
     let place = Place { meant, ..io.place(path) };
-    let _lock = if dry_run { None } else { Some(begin(&place, io)?) };
+    let _lock = if dry_run {
+        refuse_interrupted(&place)?;
+        None
+    } else {
+        Some(begin(&place, io)?)
+    };
     let host = open(&place, *init, context, starts_with)?;
     let context = ModulePath::parse_context(context, &host.package)?;
     let request = request(&host, context, io)?;

@@ -1,6 +1,6 @@
 //! `sagents list`: the contexts of a host with their options.
 
-use super::{Ending, recorded_context};
+use super::{Ending, recorded_context, refuse_interrupted};
 use crate::cli::{HostArgs, List};
 use crate::failure::Result;
 use crate::given::Given;
@@ -12,7 +12,9 @@ use crate::report;
 
 pub fn run(args: &List, io: &Io) -> Result<Ending> {
     let List { host: HostArgs { path, package: _ }, json } = args;
-    let host = Host::read(&io.place(path))?;
+    let place = io.place(path);
+    refuse_interrupted(&place)?;
+    let host = Host::read(&place)?;
     let recorded = Recorded::read(&host.tree)?;
     let mut contexts = Vec::new();
     for (key, given) in &recorded.contexts {

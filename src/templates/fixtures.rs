@@ -2,10 +2,10 @@
 
 use camino::Utf8PathBuf;
 
-use super::Files;
 use super::key::two_keys;
 use super::names::Names;
 use super::store::{StoreGroup, table};
+use super::{Files, raw};
 use crate::database::Database;
 use crate::key::KeyType;
 use crate::options::{Group, Options, Owner};
@@ -64,7 +64,7 @@ impl Tests {
                 Tables::Script(script) => {
                     format!(r#"include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/{script}"))"#)
                 }
-                Tables::Text(text) => format!("r#\"\n{text}\"#"),
+                Tables::Text(text) => raw(&format!("\n{text}")),
             },
         }
     }
@@ -139,6 +139,7 @@ impl TestGroup {
 /// The owner's table in generated tests, where the host's own migrations do not run.
 #[derive(Debug)]
 struct StandIn {
+    /// Both are Rust expressions.
     create: String,
     insert: String,
 }
@@ -154,8 +155,8 @@ fn stand_in(owner: &Owner, group: Option<&Group>, database: Database) -> Option<
         .map(|group| format!(", {} {}", database.quote(&group.table.group), database.column_type(group.key.column())));
     let group = group.unwrap_or_default();
     Some(StandIn {
-        create: format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY{group})"),
-        insert: format!("INSERT INTO {name} ({key}) VALUES ($1)"),
+        create: raw(&format!("{make_schema}CREATE TABLE {name} ({key} {kind} NOT NULL PRIMARY KEY{group})")),
+        insert: raw(&format!("INSERT INTO {name} ({key}) VALUES ($1)")),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::render;
+use super::{hashes, render};
 use crate::key::KeyType;
 use crate::options::NewOwners;
 
@@ -17,12 +17,7 @@ struct RustMigration<'a> {
 
 /// A migration in Rust that runs some SQL.
 pub fn rust_migration(up: &str, down: &str) -> String {
-    let is_inside = |hashes: &String| [up, down].iter().any(|sql| sql.contains(&format!("\"{hashes}")));
-    let mut hashes = "#".to_owned();
-    while is_inside(&hashes) {
-        hashes.push('#');
-    }
-    render(&RustMigration { up, down, hashes }) + "\n"
+    render(&RustMigration { up, down, hashes: hashes(&[up, down]) }) + "\n"
 }
 
 /// The table of owners of a new package with groups.

@@ -13,7 +13,7 @@ use std::time::Instant;
 use insta::assert_snapshot;
 
 use crate::support::{Host, PLAIN, Run, manifest, sagents, unformatted};
-use crate::transcript::{anonymous, everything, outside};
+use crate::transcript::{anonymous, everything, outside, refusals};
 
 const REFUSED: &str = "gen persistence conversations --table-prefix x-y";
 /// Without tests no text and no digest depends on the time; only the migration's name does.
@@ -251,19 +251,61 @@ fn what_was_kept_before_an_interruption_stays() {
 }
 
 #[test]
-fn a_dry_run_leaves_an_interrupted_run_alone() {
-    let host = interrupted_while_committing();
-    let before = everything(&host);
-    for flag in ["--dry-run", "--diff"] {
-        run(&host, &format!("{PLAIN} {flag}"));
-        assert_eq!(everything(&host), before, "{flag}");
-    }
+fn a_command_that_only_looks_refuses_an_interrupted_run() {
+    let hosts = [interrupted_while_committing(), interrupted_between_files()];
+    let lines = ["check", "diff", "list", &format!("{PLAIN} --dry-run"), &format!("{PLAIN} --diff")];
+    let [none, some] = hosts.map(|host| refusals(&host, &lines));
+    assert_eq!(none, some);
+    assert_snapshot!(some, @"
+    $ check
+    error: an earlier run of sagents was interrupted here
+    help: `sagents update` ends it
+    exit 3
+
+    $ diff
+    error: an earlier run of sagents was interrupted here
+    help: `sagents update` ends it
+    exit 3
+
+    $ list
+    error: an earlier run of sagents was interrupted here
+    help: `sagents update` ends it
+    exit 3
+
+    $ gen persistence conversations -s accounts::Scope --dry-run
+    error: an earlier run of sagents was interrupted here
+    help: `sagents update` ends it
+    exit 3
+
+    $ gen persistence conversations -s accounts::Scope --diff
+    error: an earlier run of sagents was interrupted here
+    help: `sagents update` ends it
+    exit 3
+    ");
 }
 
 /// A host whose run was killed when all was staged and nothing in place yet.
 fn interrupted_while_committing() -> Host {
     let host = library();
-    let mut run = Stepped::start(&host, PLAIN);
+    committing(&host).kill();
+    host
+}
+
+/// A host whose run was killed when some files were in place.
+fn interrupted_between_files() -> Host {
+    let host = library();
+    let mut run = committing(&host);
+    while !host.exists("src/conversations.rs") {
+        run.go_on();
+        assert!(run.is_about_to_write(), "it is at its end");
+    }
+    run.kill();
+    host
+}
+
+/// A run that has staged all and is about to put the first file in place.
+fn committing(host: &Host) -> Stepped {
+    let mut run = Stepped::start(host, PLAIN);
     while run.is_about_to_write() {
         let journal = fs::read_to_string(host.root().join(".sagents/journal.toml")).unwrap_or_default();
         if journal.contains("phase = \"committing\"") {
@@ -271,8 +313,7 @@ fn interrupted_while_committing() -> Host {
         }
         run.go_on();
     }
-    run.kill();
-    host
+    run
 }
 
 #[test]

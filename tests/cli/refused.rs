@@ -142,6 +142,40 @@ fn migrations_have_a_directory_of_their_own() {
 }
 
 #[test]
+fn migrations_have_a_directory_that_rust_code_can_name() {
+    let plain = [r#"db"1"#, r"db\1", "db{x}", "db/x}"]
+        .map(|directory| format!("gen persistence conversations -s accounts::Scope --migrations '{directory}'"));
+    let init = "gen persistence MyApp.Conversations -s MyApp.Accounts.Scope --init --migrations 'db{x}'";
+    let all = [refusals(&Host::library(), &plain.each_ref().map(String::as_str)), refusal(&Host::empty(), init)];
+    assert_snapshot!(all.join("\n"), @r#"
+    $ gen persistence conversations -s accounts::Scope --migrations 'db"1'
+    error: --migrations: `db"1` contains `"`
+    help: use a plain name, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'db\1'
+    error: --migrations: `db\1` contains `\`
+    help: use a plain name, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'db{x}'
+    error: --migrations: `db{x}` contains `{`
+    help: use a plain name, for example `migrations`
+    exit 2
+
+    $ gen persistence conversations -s accounts::Scope --migrations 'db/x}'
+    error: --migrations: `db/x}` contains `}`
+    help: use a plain name, for example `migrations`
+    exit 2
+
+    $ gen persistence MyApp.Conversations -s MyApp.Accounts.Scope --init --migrations 'db{x}'
+    error: --migrations: `db{x}` contains `{`
+    help: use a plain name, for example `migrations`
+    exit 2
+    "#);
+}
+
+#[test]
 fn migrations_that_are_among_the_sources_stay_there() {
     let host =
         Host::library().file("src/db/migrations/0001_first.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY);\n");

@@ -372,6 +372,23 @@ fn a_column_of_the_host_goes_by_its_last_name() {
 }
 
 #[test]
+fn what_the_host_writes_in_sql_does_not_end_a_string_of_the_tests() {
+    let host = Host::library();
+    host.generate(PLAIN);
+    let sql = r##"ALTER TABLE sagents_conversations ADD COLUMN settings TEXT NOT NULL DEFAULT '{"color":"#fff"}';"##;
+    host.write("migrations/20990101000000_host.up.sql", sql);
+    host.generate(&format!("{PLAIN} --table-prefix chat_"));
+    assert_eq!(host.sagents("check").code, 0);
+    let tests = host.read("src/conversations/tests/database.rs");
+    assert!(tests.contains("const MIGRATION: &str = r##") && tests.contains(r##"{"color":"#fff"}"##), "{tests}");
+
+    let host = with_migration(r##"CREATE SCHEMA "#app"; CREATE TABLE "#app".users (id BIGINT PRIMARY KEY);"##);
+    host.generate(POSTGRES);
+    let tests = host.read("src/conversations/tests/database.rs");
+    assert!(tests.contains(r###"r##"INSERT INTO "#app"."users" ("id") VALUES ($1)"##"###), "{tests}");
+}
+
+#[test]
 fn recorded_tables_that_nobody_could_have_generated_are_refused() {
     let recorded = ".sagents/conversations/schema.json";
     // The first version recorded no digest of it.

@@ -72,30 +72,57 @@ impl Migrator {
 }
 
 impl List {
+    /// The text with an element behind the others. What is around them is kept, except for blanks: a list of one
+    /// line without comments gets a line for each element.
     fn with(&self, text: &str, element: &str) -> String {
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
-        let indent = |at: usize| {
-            let line = &text[text[..at].rfind('\n').map_or(0, |end| end + 1)..at];
-            line[..line.len() - line.trim_start().len()].to_owned()
-        };
-        let (open, close) = (self.open.byte_range(), self.close.byte_range());
-        match self.elements.last() {
-            Some(last) if text[open.end..last.byte_range().start].contains('\n') => {
-                let end = self.comma.unwrap_or(*last).byte_range().end;
-                let comma = if self.comma.is_some() { "" } else { "," };
-                let indent = indent(last.byte_range().start);
-                format!("{}{comma}{newline}{indent}{element},{}", &text[..end], &text[end..])
-            }
+        let (open, close) = (self.open.byte_range().end, self.close.byte_range().start);
+        let last = self.elements.last().map(Span::byte_range);
+        let in_lines = last.as_ref().is_some_and(|last| text[open..last.start].contains('\n'));
+        let indent = blanks(&text[line_start(text, open)..]);
+        if !in_lines && !self.has_comments(text) {
             // The list was short enough for one line, and is not any longer.
-            _ => {
-                let indent = indent(open.start);
-                let elements = self.elements.iter().map(|span| &text[span.byte_range()]).chain([element]);
-                let lines: Vec<_> = elements.map(|one| format!("{newline}{indent}    {one},")).collect();
-                let lines = lines.concat();
-                format!("{}{lines}{newline}{indent}{}", &text[..open.end], &text[close.start..])
-            }
+            let elements = self.elements.iter().map(|span| &text[span.byte_range()]).chain([element]);
+            let lines: Vec<_> = elements.map(|one| format!("{newline}{indent}    {one},")).collect();
+            return format!("{}{}{newline}{indent}{}", &text[..open], lines.concat(), &text[close..]);
         }
+        let comma = if last.is_some() && self.comma.is_none() { "," } else { "" };
+        let end = self.comma.or(self.elements.last().copied()).map_or(open, |span| span.byte_range().end);
+        let behind = &text[end..close];
+        // A comment on the line of the last element is about that one.
+        let kept = match behind.split_once('\n') {
+            None => behind.trim_end().len(),
+            Some((line, _)) if line.trim_start().starts_with("//") => line.trim_end().len(),
+            Some(_) => 0,
+        };
+        let new = if text[open..close].contains('\n') {
+            let beside = behind.lines().skip(1).find(|line| !line.trim().is_empty());
+            let indent = match last.filter(|_| in_lines) {
+                Some(last) => blanks(&text[line_start(text, last.start)..]).to_owned(),
+                None => beside.map_or_else(|| format!("{indent}    "), |line| blanks(line).to_owned()),
+            };
+            format!("{newline}{indent}{element},")
+        } else {
+            format!(" {element}")
+        };
+        format!("{}{comma}{}{new}{}{}", &text[..end], &behind[..kept], &behind[kept..], &text[close..])
     }
+
+    /// Whether there is something else than elements, commas and blanks.
+    fn has_comments(&self, text: &str) -> bool {
+        let starts = self.elements.iter().map(|span| span.byte_range().start).chain([self.close.byte_range().start]);
+        let ends = [self.open].into_iter().chain(self.elements.iter().copied()).map(|span| span.byte_range().end);
+        ends.zip(starts).any(|(end, start)| text[end..start].contains(|c: char| c != ',' && !c.is_whitespace()))
+    }
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |end| end + 1)
+}
+
+/// What a line begins with.
+fn blanks(line: &str) -> &str {
+    &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
 /// Finds the first `vec![…]` in `fn migrations()` of an `impl MigratorTrait`.
@@ -189,10 +216,64 @@ mod tests {
         let no_comma = "vec![\n            Box::new(m1_a::Migration) // first\n        ]";
         insta::assert_snapshot!(registered(no_comma), @"
         vec![
-                    Box::new(m1_a::Migration),
-                    Box::new(m2_b::Migration), // first
+                    Box::new(m1_a::Migration), // first
+                    Box::new(m2_b::Migration),
                 ]
         ");
+    }
+
+    #[test]
+    fn comments_in_a_list_stay_where_they_are() {
+        let lists = [
+            "vec![\n            // inject-above (do not remove this comment)\n        ]",
+            "vec![ // none yet\n        ]",
+            "vec![/* none yet */]",
+            "vec![Box::new(m1_a::Migration) /* first */]",
+            "vec![/* first */ Box::new(m1_a::Migration), ]",
+            "vec![Box::new(m0::Migration), Box::new(m1_a::Migration), // both\n            // inject-above\n        ]",
+            "vec![\n            Box::new(m1_a::Migration), // first\n            // inject-above\n        ]",
+            "vec![\n            Box::new(m1_a::Migration) /* first\n            one */\n        ]",
+        ];
+        insta::assert_snapshot!(lists.map(registered).join("\n\n"), @"
+        vec![
+                    Box::new(m2_b::Migration),
+                    // inject-above (do not remove this comment)
+                ]
+
+        vec![ // none yet
+                    Box::new(m2_b::Migration),
+                ]
+
+        vec![/* none yet */ Box::new(m2_b::Migration)]
+
+        vec![Box::new(m1_a::Migration), /* first */ Box::new(m2_b::Migration)]
+
+        vec![/* first */ Box::new(m1_a::Migration), Box::new(m2_b::Migration) ]
+
+        vec![Box::new(m0::Migration), Box::new(m1_a::Migration), // both
+                    Box::new(m2_b::Migration),
+                    // inject-above
+                ]
+
+        vec![
+                    Box::new(m1_a::Migration), // first
+                    Box::new(m2_b::Migration),
+                    // inject-above
+                ]
+
+        vec![
+                    Box::new(m1_a::Migration),
+                    Box::new(m2_b::Migration), /* first
+                    one */
+                ]
+        ");
+    }
+
+    #[test]
+    fn a_list_keeps_the_ends_of_its_lines() {
+        let list = "vec![\r\n            // inject-above\r\n        ]";
+        let new = "vec![\r\n            Box::new(m2_b::Migration),\r\n            // inject-above\r\n        ]";
+        assert_eq!(registered(list), new);
     }
 
     #[test]

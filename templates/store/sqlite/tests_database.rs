@@ -62,7 +62,7 @@ impl Database {
         let url = format!("sqlite:{}", directory.join("test.db").display());
         let pool = connect(&url).await.unwrap();
 {%- if let Some(stand_in) = stand_in %}
-        let stand_in = r#"{{ stand_in.create }}"#;
+        let stand_in = {{ stand_in.create }};
         sqlx::raw_sql(stand_in).execute(&pool).await.unwrap();
 {%- endif %}
 {%- if let Some(group) = group %}
@@ -74,7 +74,7 @@ impl Database {
         sqlx::raw_sql(MIGRATION).execute(&pool).await.unwrap();
 {%- if let Some(stand_in) = stand_in %}
         for owner in [alice(), bob()] {
-            let insert = sqlx::query(r#"{{ stand_in.insert }}"#).bind(owner.id());
+            let insert = sqlx::query({{ stand_in.insert }}).bind(owner.id());
             insert.execute(&pool).await.unwrap();
         }
 {%- endif %}
