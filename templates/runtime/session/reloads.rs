@@ -144,7 +144,9 @@ impl<M, E> SessionState<M, E> {
     /// Results whose calls were taken back are not displayed, or as unknown to the agent.
     fn give_up_results(&mut self, ids: &[Uuid]) {
         let is_one = |write: &PendingWrite| write.message_id().is_some_and(|id| ids.contains(&id));
-        drop(self.writes.refuse(&SessionError::Ended, is_one));
+        let current = self.revision();
+        let error = SessionError::Conflict { current };
+        drop(self.writes.refuse(&error, is_one));
         self.settle(ids.iter().map(|id| (*id, Delivery::Unknown)).collect());
     }
 
