@@ -491,6 +491,7 @@ impl<M, E> SessionState<M, E> {
             PendingWrite::Rewind(_) => {
                 self.is_stale |= failure == Failure::Transient;
                 self.writes.refused(error);
+                self.reply_to_saves();
                 return None;
             }
             _ => {}

@@ -5,7 +5,7 @@ use matrix::sagents::session::{OnConflict, SessionError, SessionOptions};
 use matrix::sagents::{BeginRun, Cut, Message, Point, RunStatus, ToolCall, ToolResult};
 use serde_json::json;
 use tokio::task::yield_now;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::{INTERVAL, SECOND};
@@ -201,6 +201,28 @@ async fn a_result_that_was_sent_and_whose_call_is_gone_is_a_conflict() {
     assert_eq!(session.read(said), ["one"]);
     assert_eq!(talk.shown().await, ["one"]);
     session.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_rewinds_to_an_unknown_message_all_return() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    session.completed().unwrap();
+    session.save().await.unwrap();
+    talk.record.fail([Some(Fault::Late)]);
+    let rewind = || session.rewind(Point::Before(Uuid::now_v7()));
+    let later = async {
+        sleep(SECOND / 2).await;
+        rewind().await
+    };
+    let both = async { tokio::join!(rewind(), later) };
+    let (first, second) = timeout(INTERVAL, both).await.unwrap();
+    for refused in [first, second] {
+        assert!(
+            matches!(refused, Err(SessionError::Storage(_))),
+            "{refused:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
