@@ -13,7 +13,6 @@ use super::super::branch::{Cut, Point};
 use super::super::extensions::Extensions;
 use super::super::message::Message;
 use super::super::persistence::{Lifecycle, Revision, SessionPersistence};
-use super::super::run::RunStatus;
 use super::super::state::State;
 use super::edits::Edit;
 use super::state::SessionState;
@@ -375,8 +374,8 @@ impl<P: SessionPersistence> AgentSession<P> {
     }
 
     /// Also while the session is shutting down.
-    pub(super) fn release_run(&self, run_id: Uuid, status: RunStatus, is_known: bool) {
-        self.session.state().release_run(run_id, status, is_known);
+    pub(super) fn release_run(&self, run_id: Uuid, is_known: bool) {
+        self.session.state().release_run(run_id, is_known);
         self.session.wake.notify_one();
     }
 }

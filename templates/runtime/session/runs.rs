@@ -154,10 +154,9 @@ impl Runs {
         Some(PendingWrite::EndRun(run_id, status))
     }
 
-    /// The agent gave up its run. One that waits goes on waiting.
-    pub fn release(&mut self, run_id: Uuid, status: RunStatus) -> Option<PendingWrite> {
-        let released = self.remove(run_id) && self.waiting.is_none();
-        released.then_some(PendingWrite::EndRun(run_id, status))
+    /// The agent gave up its run. Returns whether it ends: one that waits goes on waiting.
+    pub fn release(&mut self, run_id: Uuid) -> bool {
+        self.remove(run_id) && self.waiting.is_none()
     }
 
     /// The run has ended. Returns whether it was that of this process.

@@ -207,10 +207,10 @@ impl<M, E> SessionState<M, E> {
     }
 
     /// The guard of a run is gone. If it is not known whether the run began, it ends in any case.
-    pub fn release_run(&mut self, run_id: Uuid, status: RunStatus, is_known: bool) {
-        let end = self.runs.release(run_id, status);
-        let unknown = || (!is_known).then_some(PendingWrite::EndRun(run_id, status));
-        self.writes.extend(end.or_else(unknown));
+    pub fn release_run(&mut self, run_id: Uuid, is_known: bool) {
+        if self.runs.release(run_id) || !is_known {
+            self.write(PendingWrite::EndRun(run_id, RunStatus::Failed));
+        }
     }
 
     pub fn next_renewal(&self, now: Instant) -> Instant {

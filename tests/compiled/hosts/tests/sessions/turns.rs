@@ -457,7 +457,8 @@ async fn a_run_is_left_to_another_process() {
     let (ended, ()) = tokio::join!(other.shutdown(), stopped);
     ended.unwrap();
     let again = started(session.begin_run().await.unwrap());
-    again.finish(RunStatus::Finished);
+    session.completed().unwrap();
+    drop(again);
     session.save().await.unwrap();
     let unfinished = frozen(talk.layer.unfinished_runs(&scope())).await.unwrap();
     assert!(unfinished.is_empty(), "{unfinished:?}");
