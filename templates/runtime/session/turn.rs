@@ -208,6 +208,10 @@ impl<M, E> SessionState<M, E> {
 
     /// The guard of a run is gone. If it is not known whether the run began, it ends in any case.
     pub fn release_run(&mut self, run_id: Uuid, is_known: bool) {
+        // Without a task nothing is written any more.
+        if self.has_ended() || self.deleted {
+            return;
+        }
         if self.runs.release(run_id) || !is_known {
             self.write(PendingWrite::EndRun(run_id, RunStatus::Failed));
         }

@@ -432,6 +432,31 @@ async fn a_conversation_has_one_run_which_any_process_can_cancel() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_that_has_ended_begins_no_run_and_stays_saved() {
+    let talk = Talk::new(by_hand()).await;
+    for is_deleted in [false, true] {
+        let session = talk.start().await;
+        session
+            .send(Uuid::now_v7(), Message::user("hello"))
+            .await
+            .unwrap();
+        if is_deleted {
+            talk.coordinator
+                .delete_conversation(&scope(), talk.id)
+                .await
+                .unwrap();
+        } else {
+            session.shutdown().await.unwrap();
+        }
+        let begun = session.begin_run().await;
+        assert!(matches!(begun, Err(SessionError::Ended)), "{begun:?}");
+        assert!(session.is_saved());
+        session.shutdown().await.unwrap();
+        assert!(session.is_saved());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_is_left_to_another_process() {
     let talk = Talk::new(by_hand()).await;
     let session = talk.start().await;
