@@ -96,8 +96,11 @@ impl Runs {
         }
     }
 
-    /// What the database says of the run. Returns what changed.
+    /// What the database says of a run. Returns what changed for that of this process.
     pub fn signal(&mut self, run_id: Uuid, signal: RunSignal) -> Option<RunChange> {
+        if signal == RunSignal::Lost {
+            let _ = self.waiting.take_if(|waiting| *waiting == run_id);
+        }
         let active = self.active.as_ref();
         let active = active.filter(|active| active.run_id == run_id)?;
         match signal {
@@ -109,7 +112,6 @@ impl Runs {
             RunSignal::Lost => {
                 let _ = active.cancel.send_replace(true);
                 self.active = None;
-                self.waiting = None;
                 Some(RunChange::Lost)
             }
         }

@@ -270,7 +270,11 @@ impl<M, E> SessionState<M, E> {
             }
             (PendingWrite::WaitRun { run_id, .. }, Written::Signal(signal)) => {
                 let change = self.runs.signal(*run_id, *signal);
-                run(run_id, change.unwrap_or(RunChange::Waiting))
+                let otherwise = match signal {
+                    RunSignal::Lost => RunChange::Lost,
+                    RunSignal::Go | RunSignal::CancelRequested => RunChange::Waiting,
+                };
+                run(run_id, change.unwrap_or(otherwise))
             }
             (PendingWrite::EndRun(id, status), _) => {
                 let _ = self.runs.remove(*id);

@@ -457,6 +457,35 @@ async fn a_session_that_has_ended_begins_no_run_and_stays_saved() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_without_a_run_cannot_wait_while_another_process_works() {
+    let talk = Talk::new(by_hand()).await;
+    let (session, other) = (talk.start().await, talk.other_process());
+    let other = other.start(&scope(), talk.id).await.unwrap();
+    let run = started(other.begin_run().await.unwrap());
+    let mut events = session.subscribe();
+    session.interrupted(json!({ "question": 1 })).unwrap();
+    session.save().await.unwrap();
+    assert_eq!(changes(&mut events), [RunChange::Lost]);
+    session.completed().unwrap();
+    session.save().await.unwrap();
+    assert_eq!(changes(&mut events), [], "there is no run to end");
+
+    // A run that another process took over is not handed over at the end.
+    drop(run);
+    other.save().await.unwrap();
+    let run = started(session.begin_run().await.unwrap());
+    let (scope, run_id) = (scope(), run.run_id());
+    frozen(
+        talk.layer
+            .end_run(&scope, talk.id, run_id, RunStatus::Failed),
+    )
+    .await
+    .unwrap();
+    session.shutdown().await.unwrap();
+    assert_eq!(changes(&mut events), [RunChange::Started, RunChange::Lost]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_is_left_to_another_process() {
     let talk = Talk::new(by_hand()).await;
     let session = talk.start().await;
