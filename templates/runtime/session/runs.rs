@@ -117,11 +117,11 @@ impl Runs {
         }
     }
 
-    /// The agent has to stop.
-    pub fn cancel(&self) {
-        if let Some(active) = &self.active {
-            let _ = active.cancel.send_replace(true);
-        }
+    /// The agent has to stop. Returns its run, unless it had to stop before.
+    pub fn cancel(&self) -> Option<Uuid> {
+        let active = self.active.as_ref()?;
+        let was_cancelled = active.cancel.send_replace(true);
+        (!was_cancelled).then_some(active.run_id)
     }
 
     /// The run waits for a person.

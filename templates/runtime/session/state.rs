@@ -284,7 +284,7 @@ impl<M, E> SessionState<M, E> {
             self.reply_to_shutdowns();
             return;
         }
-        self.runs.cancel();
+        let _ = self.runs.cancel();
         // An agent that stops because of it does not end its run.
         self.hand_over();
         self.life = Life::ShuttingDown;
@@ -306,7 +306,7 @@ impl<M, E> SessionState<M, E> {
         self.saved = self.changes;
         self.blocked_by = None;
         self.last_error = None;
-        self.runs.cancel();
+        let _ = self.runs.cancel();
         self.writes.clear(error);
         self.waiting_saves.fail(error);
         for waiting in self.waiting_reloads.drain(..) {
@@ -513,7 +513,7 @@ impl<M, E> SessionState<M, E> {
         if self.life != Life::Ended {
             self.life = Life::Aborted;
         }
-        self.runs.cancel();
+        let _ = self.runs.cancel();
         self.waiting_saves.fail(&SessionError::Ended);
         self.waiting_reloads.clear();
         self.unsaved()

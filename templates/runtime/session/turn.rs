@@ -280,6 +280,9 @@ impl<M, E> SessionState<M, E> {
                 let _ = self.runs.remove(*id);
                 run(id, RunChange::from(*status))
             }
+            (PendingWrite::CancelRun(Some(id)), Written::IsRunning(true)) => {
+                run(id, RunChange::CancelRequested)
+            }
             (PendingWrite::Rewind(_), Written::Rewound(rewound)) => {
                 self.rewound(rewound.loaded.take(), now);
                 let cut = rewound.cut;

@@ -432,6 +432,39 @@ async fn a_conversation_has_one_run_which_any_process_can_cancel() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_in_its_own_process_is_announced_once() {
+    let talk = Talk::new(by_hand()).await;
+    let session = talk.start().await;
+    let mut events = session.subscribe();
+    for is_fast in [true, false] {
+        let run = started(session.begin_run().await.unwrap());
+        assert_eq!(changes(&mut events), [RunChange::Started]);
+        let token = run.token().clone();
+        let stop = async {
+            token.cancelled().await;
+            if !is_fast {
+                sleep(INTERVAL).await;
+            }
+            session.cancelled().unwrap();
+        };
+        let cancel = async { tokio::join!(session.cancel_run(), session.cancel_run()) };
+        let (asked, ()) = tokio::join!(cancel, stop);
+        assert!(asked.0.unwrap() && asked.1.unwrap());
+        session.save().await.unwrap();
+        let expected = [RunChange::CancelRequested, RunChange::Cancelled];
+        assert_eq!(changes(&mut events), expected, "{is_fast}");
+        drop(run);
+    }
+
+    // A process of another run announces nothing of its own.
+    let other = talk.other_process().start(&scope(), talk.id).await.unwrap();
+    let run = started(other.begin_run().await.unwrap());
+    assert!(session.cancel_run().await.unwrap());
+    assert!(changes(&mut events).is_empty());
+    drop(run);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_that_has_ended_begins_no_run_and_stays_saved() {
     let talk = Talk::new(by_hand()).await;
     for is_deleted in [false, true] {
