@@ -41,7 +41,8 @@ impl<M, E> SessionState<M, E> {
             self.edits
                 .take_back(id, Arc::make_mut(&mut self.agent_state));
         }
-        if self.edits.is_empty() && self.lost_by_reload <= self.saved {
+        let last = self.lost_by_reload.max(self.not_stored);
+        if self.edits.is_empty() && last <= self.saved {
             // It is again what was loaded or saved.
             self.saved = self.changes;
             self.changed_at = None;
@@ -154,6 +155,7 @@ impl<M, E> SessionState<M, E> {
     pub fn save_again(&mut self, expect: Expect, now: Instant) {
         self.expect = expect;
         self.count_change(now);
+        self.not_stored = self.changes;
     }
 
     /// Returns the time until the retry, if there is one.

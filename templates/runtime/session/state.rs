@@ -32,6 +32,8 @@ pub(super) struct SessionState<M, E> {
     pub changes: u64,
     pub saved: u64,
     pub lost_by_reload: u64,
+    /// The last change that stands for a whole state of which nothing is stored.
+    pub not_stored: u64,
     /// The changes that are not saved and that a reload does not lose.
     pub edits: Edits,
     /// The time of the first change that no save contains.
@@ -129,6 +131,7 @@ impl<M, E> SessionState<M, E> {
             changes: u64::from(is_new),
             saved: 0,
             lost_by_reload: 0,
+            not_stored: u64::from(is_new),
             edits: Edits::default(),
             changed_at: is_new.then_some(now),
             expect,

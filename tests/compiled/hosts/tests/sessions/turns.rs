@@ -1,17 +1,20 @@
 //! A turn of an agent: what a person sends, partial text, tool calls, decisions, runs.
 
-use matrix::conversations::{DisplayMessage, Error, MessagePage, NewConversation, ToolStatus};
+use matrix::conversations::{
+    DisplayMessage, Error, MessagePage, NewConversation, ToolStatus, connect,
+};
 use matrix::sagents::session::{
     OnConflict, RunChange, RunGuard, SessionError, SessionEvent, SessionOptions,
 };
 use matrix::sagents::{
-    BeginRun, Claim, Decided, Decision, Delivery, Message, RunStatus, Todo, ToolCall, ToolResult,
+    BeginRun, Claim, Decided, Decision, Delivery, Message, Revision, RunStatus, State, Todo,
+    ToolCall, ToolResult,
 };
 use serde_json::{Map, json};
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::{INTERVAL, SECOND, by_hand, process};
+use super::{INTERVAL, SECOND, by_hand, deep, process};
 use crate::storage::{Fault, Storage, Talk, frozen, said, say, scope};
 
 #[tokio::test(start_paused = true)]
@@ -84,6 +87,42 @@ async fn a_message_that_is_refused_leaves_nothing_behind() {
     session.send(id, message).await.unwrap();
     assert_eq!(talk.stored().await.0, ["theirs", "sent"]);
     assert_eq!(talk.shown().await, ["sent"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_refused_leaves_an_unsaved_initial_state_unsaved() {
+    let talk = Talk::new(by_hand()).await;
+    let mut fresh = State::new();
+    fresh.add_message(Message::system("initial"));
+    let session = talk
+        .coordinator
+        .start_with(&scope(), talk.id, fresh)
+        .await
+        .unwrap();
+    let mut refused = Message::user("sent");
+    refused.metadata = Some(Map::from_iter([("deep".to_owned(), deep())]));
+    session
+        .send(Uuid::now_v7(), refused.clone())
+        .await
+        .unwrap_err();
+    assert_eq!(session.read(said), ["initial"]);
+    assert!(!session.is_saved());
+    assert_eq!(session.save().await.unwrap(), Revision(1));
+    assert!(session.is_saved());
+    assert_eq!(talk.stored().await.0, ["initial"]);
+
+    // Nor does it after a reload that found nothing.
+    frozen(async {
+        let pool = connect(&talk.database.url()).await.unwrap();
+        let delete = sqlx::query("DELETE FROM sagents_agent_states");
+        delete.execute(&pool).await.unwrap();
+    })
+    .await;
+    session.reload().await.unwrap();
+    session.send(Uuid::now_v7(), refused).await.unwrap_err();
+    assert!(!session.is_saved());
+    session.save().await.unwrap();
+    assert_eq!(talk.stored().await.0, ["initial"]);
 }
 
 #[tokio::test(start_paused = true)]
