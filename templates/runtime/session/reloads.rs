@@ -134,7 +134,7 @@ impl<M, E> SessionState<M, E> {
         if self.changes > self.saved {
             self.changed_at = Some(now);
         }
-        self.confirm(known);
+        self.settle_as(known, Delivery::Stored);
         self.give_up_results(&orphans);
         // A rewind may have taken it back. If it did not, this changes nothing.
         for (id, message) in self.edits.hide() {
@@ -142,7 +142,8 @@ impl<M, E> SessionState<M, E> {
         }
     }
 
-    /// Results whose calls were taken back are not displayed, or as unknown to the agent.
+    /// Gives up messages with results whose calls were taken back: those that are not displayed yet will
+    /// not be, and the others are marked as [unknown](Delivery::Unknown).
     fn give_up_results(&mut self, ids: &[Uuid]) {
         let is_one = |write: &PendingWrite| write.message_id().is_some_and(|id| ids.contains(&id));
         let current = self.revision();

@@ -20,7 +20,7 @@ use super::options::Phase;
 use super::runs::Runs;
 use super::saves::{Save, Saves};
 use super::writes::{PendingWrite, Reply, Writes, reply};
-use super::{SessionError, SessionOptions, UnsavedMessage};
+use super::{SessionError, SessionOptions};
 
 pub(super) struct SessionState<M, E> {
     pub options: Arc<SessionOptions>,
@@ -202,10 +202,6 @@ impl<M, E> SessionState<M, E> {
         self.life == Life::ShuttingDown
     }
 
-    pub fn is_deleted(&self) -> bool {
-        self.deleted
-    }
-
     /// Restarts the inactivity timeout, or fails if the session ended or is shutting down.
     pub fn touch(&mut self, now: Instant) -> Result<&mut Self, SessionError<E>> {
         if self.life != Life::Running || self.deleted {
@@ -342,7 +338,7 @@ impl<M, E> SessionState<M, E> {
         if is_ending {
             self.hand_over();
         }
-        if let Some(renewal) = self.runs.take_due(now, now + self.options.renew_interval()) {
+        if let Some(renewal) = self.runs.take_due(now, self.next_renewal(now)) {
             return Step::Write(Arc::new(renewal));
         }
         self.start_save(now, is_ending);
@@ -440,7 +436,7 @@ impl<M, E> SessionState<M, E> {
         self.reloads = 0;
         self.last_error = None;
         let shown = self.edits.saved(save.changes);
-        self.confirm(shown);
+        self.settle_as(shown, Delivery::Stored);
         self.reply_to_saves();
     }
 
@@ -461,12 +457,6 @@ impl<M, E> SessionState<M, E> {
         self.blocked_by = Some(error.clone());
         self.refuse_sent();
         None
-    }
-
-    /// Records that something was written, and that callers may get their replies.
-    pub fn stored(&mut self) {
-        self.last_error = None;
-        self.reply_to_saves();
     }
 
     /// Returns the time until the retry, if there is one.
@@ -544,11 +534,6 @@ impl<M, E> SessionState<M, E> {
     /// The agent state, if it has unsaved changes.
     pub fn unsaved(&self) -> Option<Arc<State>> {
         (self.changes > self.saved).then(|| Arc::clone(&self.agent_state))
-    }
-
-    /// The messages whose display messages are not stored.
-    pub fn unsaved_messages(&self) -> Vec<UnsavedMessage<E>> {
-        self.writes.unsaved_messages()
     }
 
     /// The last failure since something was stored, or the first permanent one.

@@ -69,18 +69,13 @@ impl<M, E> SessionState<M, E> {
         }
     }
 
-    /// Messages that are displayed as unsaved are saved.
-    pub fn confirm(&mut self, ids: Vec<Uuid>) {
-        self.settle_as(ids, Delivery::Stored);
-    }
-
     pub fn settle(&mut self, messages: Vec<(Uuid, Delivery)>) {
         if !messages.is_empty() {
             self.write(PendingWrite::Settle(messages));
         }
     }
 
-    fn settle_as(&mut self, ids: Vec<Uuid>, delivery: Delivery) {
+    pub fn settle_as(&mut self, ids: Vec<Uuid>, delivery: Delivery) {
         self.settle(ids.into_iter().map(|id| (id, delivery)).collect());
     }
 
@@ -300,11 +295,13 @@ impl<M, E> SessionState<M, E> {
         }
     }
 
-    /// The write is done: its caller gets the result.
+    /// The write is done: its caller gets the result, and callers of `save` who waited for it are
+    /// answered.
     pub fn written(&mut self, write: &PendingWrite, written: Written<M>) {
         if self.writes.is_first(write) {
             reply(self.writes.succeeded(), Ok(written));
         }
-        self.stored();
+        self.last_error = None;
+        self.reply_to_saves();
     }
 }
