@@ -31,9 +31,9 @@ impl {{ context }} {
         self.store.fork_conversation(&owner, id, &fork.checked()?).await
     }
 
-    /// Takes back what is behind a point: display messages and the agent's messages. Todos and
+    /// Takes back what is after a point: display messages and the agent's messages. Todos and
     /// metadata stay. The revision of the agent state rises, so a process with the old state gets a
-    /// conflict, and a run is asked to stop. If nothing is behind the point, nothing changes.
+    /// conflict, and a run is asked to stop. If nothing is after the point, nothing changes.
     ///
     /// # Errors
     ///

@@ -98,7 +98,8 @@ impl ContentType {
 
 /// The display items of a message in order: text, thinking, pictures and files, then tool calls, then
 /// tool results. Empty text is left out. If the model stopped early, the last item that is not a
-/// picture or a file, if there is one, has a `stop_reason` in its metadata.
+/// picture or a file has a `stop_reason` in its metadata; if there are only pictures and files, the
+/// last one has it.
 #[must_use]
 pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     let mut items: Vec<_> = match &message.content {
@@ -111,7 +112,7 @@ pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     let mut items: Vec<_> = items
         .into_iter()
         .zip(0..)
-        .filter_map(|(shown, place)| shown.map(|shown| shown.at(place)))
+        .filter_map(|(item, place)| item.map(|item| DisplayItem { place, ..item }))
         .collect();
     if let (Some(last), Some(reason)) = (last_text(&mut items), stop_reason(message)) {
         last.metadata
@@ -124,24 +125,6 @@ pub fn display_items(message: &Message) -> Vec<DisplayItem> {
     items
 }
 
-/// A display item without its place.
-struct Shown {
-    kind: DisplayKind,
-    content: String,
-    metadata: Map<String, Value>,
-}
-
-impl Shown {
-    fn at(self, place: i32) -> DisplayItem {
-        DisplayItem {
-            place,
-            kind: self.kind,
-            content: self.content,
-            metadata: self.metadata,
-        }
-    }
-}
-
 /// The last item that is not a picture or a file, or else the last one.
 fn last_text(items: &mut [DisplayItem]) -> Option<&mut DisplayItem> {
     let is_text = |item: &DisplayItem| !matches!(item.kind, DisplayKind::Image | DisplayKind::File);
@@ -149,7 +132,7 @@ fn last_text(items: &mut [DisplayItem]) -> Option<&mut DisplayItem> {
     items.get_mut(last.or(items.len().checked_sub(1))?)
 }
 
-fn part_item(part: &ContentPart) -> Option<Shown> {
+fn part_item(part: &ContentPart) -> Option<DisplayItem> {
     let content = part.content.as_deref()?;
     let (kind, is_url) = match part.kind {
         PartKind::Text => return text_item(DisplayKind::Text, content),
@@ -168,29 +151,32 @@ fn part_item(part: &ContentPart) -> Option<Shown> {
         metadata.extend(self::metadata([("data", content.into())]));
     }
     let name = part.file_name().unwrap_or_default();
-    Some(Shown {
+    Some(DisplayItem {
+        place: 0,
         kind,
         content: if is_url { content } else { name }.to_owned(),
         metadata,
     })
 }
 
-fn text_item(kind: DisplayKind, text: &str) -> Option<Shown> {
-    (!text.trim().is_empty()).then(|| Shown {
+fn text_item(kind: DisplayKind, text: &str) -> Option<DisplayItem> {
+    (!text.trim().is_empty()).then(|| DisplayItem {
+        place: 0,
         kind,
         content: text.to_owned(),
         metadata: Map::new(),
     })
 }
 
-fn call_item(call: &ToolCall) -> Shown {
+fn call_item(call: &ToolCall) -> DisplayItem {
     let metadata = metadata([
         ("call_id", call.call_id.clone().into()),
         ("name", call.name.clone().into()),
         ("arguments", call.arguments.clone().into()),
         ("display_text", call.display_text.clone().into()),
     ]);
-    Shown {
+    DisplayItem {
+        place: 0,
         kind: DisplayKind::ToolCall {
             call_id: call.call_id.clone(),
         },
@@ -199,7 +185,7 @@ fn call_item(call: &ToolCall) -> Shown {
     }
 }
 
-fn result_item(result: &ToolResult) -> Shown {
+fn result_item(result: &ToolResult) -> DisplayItem {
     let metadata = metadata([
         ("tool_call_id", result.tool_call_id.clone().into()),
         ("name", result.name.clone().into()),
@@ -207,7 +193,8 @@ fn result_item(result: &ToolResult) -> Shown {
         ("is_interrupt", result.is_interrupt.into()),
     ]);
     let content = result.content.as_ref().map(Content::text);
-    Shown {
+    DisplayItem {
+        place: 0,
         kind: DisplayKind::ToolResult {
             call_id: result.tool_call_id.clone(),
         },

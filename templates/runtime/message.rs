@@ -1,7 +1,5 @@
 //! Messages between a person, a model and its tools.
 
-use std::str::FromStr;
-
 use serde::de::{self, MapAccess, SeqAccess};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -168,39 +166,16 @@ impl Role {
     }
 }
 
-impl FromStr for Role {
-    type Err = UnknownRole;
-
-    fn from_str(text: &str) -> Result<Self, UnknownRole> {
-        [Self::System, Self::User, Self::Assistant, Self::Tool]
-            .into_iter()
-            .find(|role| role.as_str() == text)
-            .ok_or_else(|| UnknownRole(text.to_owned()))
-    }
-}
-
 impl FromJson for Role {
     const EXPECTED: &'static str = "a string";
 
     fn from_text<E: de::Error>(at: Reader<'_>, text: &str) -> Result<Self, E> {
-        text.parse()
-            .map_err(|error: UnknownRole| at.damaged(error.to_string()))
+        [Self::System, Self::User, Self::Assistant, Self::Tool]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+            .ok_or_else(|| at.damaged(format!("{text:?} is not a role")))
     }
 }
-
-/// For columns: `#[sqlx(try_from = "String")]`.
-impl TryFrom<String> for Role {
-    type Error = UnknownRole;
-
-    fn try_from(text: String) -> Result<Self, UnknownRole> {
-        text.parse()
-    }
-}
-
-/// A text that is not a [`Role`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a role")]
-pub struct UnknownRole(pub String);
 
 /// Whether the sender finished a message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -192,7 +192,7 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
         context: &LoadContext,
     ) -> impl Future<Output = Result<Option<Run>, Self::Error>> + Send;
 
-    /// Takes back what is behind a point, in the agent state and in the display messages, and returns
+    /// Takes back what is after a point, in the agent state and in the display messages, and returns
     /// where it was cut. A message that does not exist is an error for which
     /// [`is_missing`](Self::is_missing) is true.
     fn rewind(

@@ -395,7 +395,7 @@ pub use self::export::{Export, ExportError, ExportedConversation, ExportedMessag
 pub use self::extensions::Extensions;
 pub use self::message::{
     Content, ContentPart, Message, MessageStatus, PartKind, Role, ToolCall, ToolCallStatus,
-    ToolResult, UnknownRole,
+    ToolResult,
 };
 pub use self::messages::Messages;
 pub use self::persistence::{

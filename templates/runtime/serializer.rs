@@ -50,25 +50,15 @@ pub struct TooDeep {
     pub path: String,
 }
 
-const VERSION: i32 = 2;
+/// The version of the envelope.
+pub const VERSION: i32 = 2;
 
-/// The version of a header whose messages are rows. Code that knows no rows refuses it.
-const STORED_VERSION: i32 = 3;
+/// The version of a header whose messages are rows: [`Rows::header`](super::stored::Rows). Code that
+/// knows no rows refuses it.
+pub const STORED_VERSION: i32 = 3;
 
 /// `MIGRATIONS[n]` turns a state of version `n + 1` into one of version `n + 2`.
 const MIGRATIONS: &[fn(&mut State)] = &[rename_task_argument];
-
-/// The version of the envelope.
-#[must_use]
-pub fn current_version() -> i32 {
-    VERSION
-}
-
-/// The version of a header whose messages are rows: [`Rows::header`](super::stored::Rows).
-#[must_use]
-pub fn stored_version() -> i32 {
-    STORED_VERSION
-}
 
 /// The envelope as JSON text.
 ///

@@ -15,8 +15,8 @@ use super::todo::{Todo, TodoId, TodoStatus};
 
 /// The agent state: the conversation with the model, the todos, and the data of middleware.
 ///
-/// `messages`, `todos`, `metadata` and `pending_message` are stored, together with the keys that
-/// this version does not know. The other fields belong to the process.
+/// `messages`, `todos`, `metadata`, `pending_message` and `undisplayed` are stored, together with the
+/// keys that this version does not know. The other fields belong to the process.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     /// Identifies the running agent. The caller who loads the state chooses it; it is not stored.

@@ -161,7 +161,8 @@ pub struct StoredRow<'a> {
     pub data: &'a [u8],
 }
 
-/// Reads stored messages as they arrive, in batches: a parser for each would allocate its memory.
+/// Reads stored messages as they arrive. They are parsed in batches, because a parser for each message
+/// would allocate memory for each.
 #[derive(Debug, Default)]
 pub struct RowReader {
     read: Vec<ReadRow>,
@@ -276,8 +277,9 @@ fn unescaped(json: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// The highest bit of the bytes that have a meaning in a JSON string, or none there: quotation marks,
-/// backslashes and control characters. It is right up to the first of them.
+/// Sets the highest bit of every byte that cannot stand for itself in a JSON string: quotation marks,
+/// backslashes and control characters. All other bits are 0. Bytes are compared from the lowest on;
+/// above the first match, the result may be wrong.
 fn specials(bytes: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHEST: u64 = ONES << 7;

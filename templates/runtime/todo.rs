@@ -1,7 +1,5 @@
 //! The agent's todo list.
 
-use std::fmt;
-
 use serde::de::{self, MapAccess};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
@@ -123,15 +121,6 @@ impl From<&str> for TodoId {
 impl From<String> for TodoId {
     fn from(text: String) -> Self {
         Self::Text(text)
-    }
-}
-
-impl fmt::Display for TodoId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(number) => number.fmt(f),
-            Self::Text(text) => text.fmt(f),
-        }
     }
 }
 

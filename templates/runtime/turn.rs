@@ -18,7 +18,7 @@ pub enum Delivery {
     Unsaved,
     /// Partial text of a message that was never finished.
     Interrupted,
-    /// Displayed, and the agent never got to know it: the process was killed before it saved the
+    /// Displayed, and the agent never received it: the process was killed before it saved the
     /// state.
     Unknown,
 }

@@ -132,7 +132,7 @@ pub(super) async fn rewind(
 ) -> Result<Json<Rewound>> {
     let caller = Arc::new(caller);
     let session = web.session(&caller, id.get()).await?;
-    // What the agent still says would come behind the cut.
+    // What the agent still says would come after the cut.
     let _ = session.cancel_run().await?;
     if !web.runner.ended(caller.owner()?, id.get()).await {
         return Err(Problem::conflict("The agent is still working. Try again."));

@@ -11,7 +11,7 @@
 //! | `POST …/fork` | copies it up to a point: `at`, `id`, `title`, all optional |
 //! | `GET …/messages` | a page of display messages: `from` (`last`, or `next` of a page), `limit` |
 //! | `POST …/messages` | sends a message and starts the agent: `id` (a `UUIDv7`), `text` |
-//! | `POST …/rewind` | stops the agent and takes back what is behind a point: `to` |
+//! | `POST …/rewind` | stops the agent and takes back what is after a point: `to` |
 //! | `POST …/run` | starts the agent, or lets it go on with an answer that was interrupted |
 //! | `POST …/stop` | asks the agent to stop, or takes back its question |
 //! | `POST …/tool_calls/{call}/decision` | a person's [`Decision`](super::Decision) about a tool call |

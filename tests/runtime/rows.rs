@@ -418,7 +418,7 @@ fn a_header_is_refused_as_an_envelope() {
     assert_eq!(serializer::from_bytes("agent", stored.header.as_bytes()), future);
     let header: Value = serde_json::from_str(&stored.header).unwrap();
     assert_eq!(State::from_serialized("agent", header.clone()), future);
-    assert_eq!(header["version"], json!(serializer::stored_version()));
+    assert_eq!(header["version"], json!(serializer::STORED_VERSION));
     assert_eq!(header["state"], json!({ "messages": { "count": 1 }, "todos": [], "metadata": {} }));
 }
 

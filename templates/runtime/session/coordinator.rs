@@ -133,7 +133,7 @@ impl<P: SessionPersistence> Coordinator<P> {
     }
 
     /// What a session starts with. Display messages that an earlier process left unsaved are those
-    /// of the agent state, or the agent never got to know them. Those of a process that still runs
+    /// of the agent state, or the agent never received them. Those of a process that still runs
     /// the agent are left alone.
     async fn find_stored(
         &self,
@@ -242,7 +242,7 @@ impl<P: SessionPersistence> Coordinator<P> {
                 owner: session.owner.clone(),
                 conversation_id: session.context.conversation_id,
                 state: state.unsaved(),
-                messages: state.unsaved_messages(),
+                messages: state.writes.unsaved_messages(),
                 error: error
                     .or(state.last_error())
                     .unwrap_or(SessionError::TimedOut),

@@ -49,14 +49,15 @@ impl Edit {
         }
     }
 
-    /// The id of a result, if the state does not have its call.
+    /// The id of its message, if that has a result whose call is not in the state.
     fn orphan(&self, state: &State) -> Option<Uuid> {
-        match self {
-            Self::Result { id, result } if state.find_tool_call(&result.tool_call_id).is_none() => {
-                Some(*id)
-            }
-            _ => None,
-        }
+        let (id, results) = match self {
+            Self::Push { id, message } => (id, message.tool_results.as_slice()),
+            Self::Result { id, result } => (id, std::slice::from_ref(result)),
+            Self::Resolve(_) | Self::Title(_) => return None,
+        };
+        let has_call = |result: &ToolResult| state.find_tool_call(&result.tool_call_id).is_some();
+        (!results.iter().all(has_call)).then_some(*id)
     }
 
     fn message_id(&self) -> Option<Uuid> {
@@ -124,8 +125,8 @@ impl Edits {
     }
 
     /// Makes all changes again on a state that was loaded. `next` returns their new numbers. Returns
-    /// the messages that were displayed as unsaved and that the loaded state has, and the results whose
-    /// calls it does not have.
+    /// the messages that were displayed as unsaved and that the loaded state has, and those with results
+    /// whose calls it does not have.
     pub fn apply_again(
         &mut self,
         state: &mut State,

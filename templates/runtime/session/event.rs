@@ -40,7 +40,7 @@ pub enum SessionEvent<M, E> {
         /// The display messages, in order.
         items: Vec<M>,
     },
-    /// Display messages have changed: they will not be finished, or the agent never got to know them.
+    /// Display messages have changed: they will not be finished, or the agent never received them.
     Changed {
         /// The display messages as they are now.
         items: Vec<M>,
@@ -102,7 +102,7 @@ pub enum SessionEvent<M, E> {
         #[serde(serialize_with = "as_whether")]
         unsaved: Option<Arc<State>>,
     },
-    /// The conversation was [rewound](super::AgentSession::rewind): messages behind the cut are deleted.
+    /// The conversation was [rewound](super::AgentSession::rewind): messages after the cut are deleted.
     Rewound {
         /// Where it was cut.
         cut: Cut,

@@ -5,13 +5,12 @@ use std::fmt;
 use uuid::Uuid;
 
 use super::super::persistence::SessionPersistence;
-use super::super::run::RunStatus;
 use super::{AgentSession, CancelToken};
 
 /// A run of the agent that belongs to the caller; see [`AgentSession::begin_run`].
 ///
 /// The session renews it while the guard exists. A guard that is dropped ends the run as
-/// [failed](RunStatus::Failed), unless the session was told before that the agent
+/// [failed](super::super::RunStatus::Failed), unless the session was told before that the agent
 /// [completed](AgentSession::completed), failed or was cancelled, or that it
 /// [waits](AgentSession::interrupted) for a person: such a run goes on waiting.
 #[must_use = "a guard that is dropped ends its run"]
@@ -52,17 +51,11 @@ impl<P: SessionPersistence> RunGuard<P> {
     pub fn token(&self) -> &CancelToken {
         &self.token
     }
-
-    /// Ends the run with this status, in the background.
-    pub fn finish(self, status: RunStatus) {
-        self.session.release_run(self.run_id, status, true);
-    }
 }
 
 impl<P: SessionPersistence> Drop for RunGuard<P> {
     fn drop(&mut self) {
-        self.session
-            .release_run(self.run_id, RunStatus::Failed, self.is_known);
+        self.session.release_run(self.run_id, self.is_known);
     }
 }
 

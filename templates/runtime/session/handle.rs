@@ -13,7 +13,6 @@ use super::super::branch::{Cut, Point};
 use super::super::extensions::Extensions;
 use super::super::message::Message;
 use super::super::persistence::{Lifecycle, Revision, SessionPersistence};
-use super::super::run::RunStatus;
 use super::super::state::State;
 use super::edits::Edit;
 use super::state::SessionState;
@@ -304,7 +303,7 @@ impl<P: SessionPersistence> AgentSession<P> {
         result.await.unwrap_or(Err(SessionError::Ended))
     }
 
-    /// Takes back what is behind a point: from the agent state, from the display messages and from the
+    /// Takes back what is after a point: from the agent state, from the display messages and from the
     /// pages of readers. The agent has to stop first: its run ends as cancelled, also one in another
     /// process. Everything that is pending is stored before. If the point is between a tool call and
     /// its result, the conversation is cut before the call.
@@ -315,7 +314,8 @@ impl<P: SessionPersistence> AgentSession<P> {
     /// transient failure, also [`SessionError::TimedOut`], it is not known whether the conversation was
     /// rewound; the session loads what is stored.
     pub async fn rewind(&self, to: Point) -> Result<Cut, P> {
-        self.update(SessionState::prepare_rewind)?;
+        // What the agent works on is taken back.
+        self.cancelled()?;
         let _ = self.save().await?;
         self.ask(
             |session, reply| session.writes.push(PendingWrite::Rewind(to), Some(reply)),
@@ -375,8 +375,8 @@ impl<P: SessionPersistence> AgentSession<P> {
     }
 
     /// Also while the session is shutting down.
-    pub(super) fn release_run(&self, run_id: Uuid, status: RunStatus, is_known: bool) {
-        self.session.state().release_run(run_id, status, is_known);
+    pub(super) fn release_run(&self, run_id: Uuid, is_known: bool) {
+        self.session.state().release_run(run_id, is_known);
         self.session.wake.notify_one();
     }
 }

@@ -100,7 +100,8 @@ impl Default for AutoSave {
 }
 
 impl AutoSave {
-    /// When a change is saved: at the next time of the session's own.
+    /// When a change is saved: at the end of the current interval, which is shifted by the session's
+    /// phase. `None` if there is no interval.
     pub(super) fn save_at(&self, changed_at: Instant, phase: Phase) -> Option<Instant> {
         let interval = self.interval?.as_nanos();
         let offset = (interval * u128::from(phase.fraction)) >> u32::BITS;

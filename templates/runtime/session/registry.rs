@@ -237,8 +237,8 @@ struct Release<P: SessionPersistence> {
 }
 
 impl<P: SessionPersistence> Reservation<P> {
-    /// Waits until no other caller starts a session here. Fails if one did, and could not. The guard
-    /// takes the error for those who wait.
+    /// Locks the start of a session here. A caller who had to wait for another one gets the error with
+    /// which that one failed; the caller with the lock puts its error into the guard for those who wait.
     pub async fn lock_start(&self) -> Result<Start<'_, P>, SessionError<P::Error>> {
         if let Ok(mut start) = self.slot.start.try_lock() {
             *start = None;

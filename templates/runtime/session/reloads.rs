@@ -41,7 +41,8 @@ impl<M, E> SessionState<M, E> {
             self.edits
                 .take_back(id, Arc::make_mut(&mut self.agent_state));
         }
-        if self.edits.is_empty() && self.lost_by_reload <= self.saved {
+        let last = self.lost_by_reload.max(self.not_stored);
+        if self.edits.is_empty() && last <= self.saved {
             // It is again what was loaded or saved.
             self.saved = self.changes;
             self.changed_at = None;
@@ -133,7 +134,7 @@ impl<M, E> SessionState<M, E> {
         if self.changes > self.saved {
             self.changed_at = Some(now);
         }
-        self.confirm(known);
+        self.settle_as(known, Delivery::Stored);
         self.give_up_results(&orphans);
         // A rewind may have taken it back. If it did not, this changes nothing.
         for (id, message) in self.edits.hide() {
@@ -141,10 +142,13 @@ impl<M, E> SessionState<M, E> {
         }
     }
 
-    /// Results whose calls were taken back are not displayed, or as unknown to the agent.
+    /// Gives up messages with results whose calls were taken back: those that are not displayed yet will
+    /// not be, and the others are marked as [unknown](Delivery::Unknown).
     fn give_up_results(&mut self, ids: &[Uuid]) {
         let is_one = |write: &PendingWrite| write.message_id().is_some_and(|id| ids.contains(&id));
-        drop(self.writes.refuse(&SessionError::Ended, is_one));
+        let current = self.revision();
+        let error = SessionError::Conflict { current };
+        drop(self.writes.refuse(&error, is_one));
         self.settle(ids.iter().map(|id| (*id, Delivery::Unknown)).collect());
     }
 
@@ -152,6 +156,7 @@ impl<M, E> SessionState<M, E> {
     pub fn save_again(&mut self, expect: Expect, now: Instant) {
         self.expect = expect;
         self.count_change(now);
+        self.not_stored = self.changes;
     }
 
     /// Returns the time until the retry, if there is one.

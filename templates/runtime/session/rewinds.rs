@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::super::branch::{Cut, Point};
-use super::super::persistence::{AgentPersistence, Lifecycle, Loaded, SessionPersistence};
+use super::super::persistence::{AgentPersistence, Loaded, SessionPersistence};
 use super::SessionError;
 use super::state::SessionState;
 use super::task::Session;
@@ -31,13 +31,8 @@ impl<P: SessionPersistence> Session<P> {
 }
 
 impl<M, E> SessionState<M, E> {
-    /// The agent stops, because what it works on is taken back.
-    pub fn prepare_rewind(&mut self) {
-        self.stopped(Lifecycle::Cancel);
-    }
-
     /// Goes on with the stored state. What was displayed and not saved is taken back too; messages that
-    /// are still to be displayed are behind the cut.
+    /// are still to be displayed come after the cut.
     pub fn rewound(&mut self, loaded: Option<Loaded>, now: Instant) {
         self.edits.forget_shown();
         match loaded {

@@ -96,8 +96,11 @@ impl Runs {
         }
     }
 
-    /// What the database says of the run. Returns what changed.
+    /// What the database says of a run. Returns what changed for that of this process.
     pub fn signal(&mut self, run_id: Uuid, signal: RunSignal) -> Option<RunChange> {
+        if signal == RunSignal::Lost {
+            let _ = self.waiting.take_if(|waiting| *waiting == run_id);
+        }
         let active = self.active.as_ref();
         let active = active.filter(|active| active.run_id == run_id)?;
         match signal {
@@ -109,17 +112,16 @@ impl Runs {
             RunSignal::Lost => {
                 let _ = active.cancel.send_replace(true);
                 self.active = None;
-                self.waiting = None;
                 Some(RunChange::Lost)
             }
         }
     }
 
-    /// The agent has to stop.
-    pub fn cancel(&self) {
-        if let Some(active) = &self.active {
-            let _ = active.cancel.send_replace(true);
-        }
+    /// The agent has to stop. Returns its run, unless it had to stop before.
+    pub fn cancel(&self) -> Option<Uuid> {
+        let active = self.active.as_ref()?;
+        let was_cancelled = active.cancel.send_replace(true);
+        (!was_cancelled).then_some(active.run_id)
     }
 
     /// The run waits for a person.
@@ -154,10 +156,9 @@ impl Runs {
         Some(PendingWrite::EndRun(run_id, status))
     }
 
-    /// The agent gave up its run. One that waits goes on waiting.
-    pub fn release(&mut self, run_id: Uuid, status: RunStatus) -> Option<PendingWrite> {
-        let released = self.remove(run_id) && self.waiting.is_none();
-        released.then_some(PendingWrite::EndRun(run_id, status))
+    /// The agent gave up its run. Returns whether it ends: one that waits goes on waiting.
+    pub fn release(&mut self, run_id: Uuid) -> bool {
+        self.remove(run_id) && self.waiting.is_none()
     }
 
     /// The run has ended. Returns whether it was that of this process.

@@ -20,7 +20,7 @@ use super::options::Phase;
 use super::runs::Runs;
 use super::saves::{Save, Saves};
 use super::writes::{PendingWrite, Reply, Writes, reply};
-use super::{SessionError, SessionOptions, UnsavedMessage};
+use super::{SessionError, SessionOptions};
 
 pub(super) struct SessionState<M, E> {
     pub options: Arc<SessionOptions>,
@@ -32,6 +32,8 @@ pub(super) struct SessionState<M, E> {
     pub changes: u64,
     pub saved: u64,
     pub lost_by_reload: u64,
+    /// The last change that stands for a whole state of which nothing is stored.
+    pub not_stored: u64,
     /// The changes that are not saved and that a reload does not lose.
     pub edits: Edits,
     /// The time of the first change that no save contains.
@@ -129,6 +131,7 @@ impl<M, E> SessionState<M, E> {
             changes: u64::from(is_new),
             saved: 0,
             lost_by_reload: 0,
+            not_stored: u64::from(is_new),
             edits: Edits::default(),
             changed_at: is_new.then_some(now),
             expect,
@@ -197,10 +200,6 @@ impl<M, E> SessionState<M, E> {
 
     pub fn is_shutting_down(&self) -> bool {
         self.life == Life::ShuttingDown
-    }
-
-    pub fn is_deleted(&self) -> bool {
-        self.deleted
     }
 
     /// Restarts the inactivity timeout, or fails if the session ended or is shutting down.
@@ -284,7 +283,7 @@ impl<M, E> SessionState<M, E> {
             self.reply_to_shutdowns();
             return;
         }
-        self.runs.cancel();
+        let _ = self.runs.cancel();
         // An agent that stops because of it does not end its run.
         self.hand_over();
         self.life = Life::ShuttingDown;
@@ -306,7 +305,7 @@ impl<M, E> SessionState<M, E> {
         self.saved = self.changes;
         self.blocked_by = None;
         self.last_error = None;
-        self.runs.cancel();
+        let _ = self.runs.cancel();
         self.writes.clear(error);
         self.waiting_saves.fail(error);
         for waiting in self.waiting_reloads.drain(..) {
@@ -339,7 +338,7 @@ impl<M, E> SessionState<M, E> {
         if is_ending {
             self.hand_over();
         }
-        if let Some(renewal) = self.runs.take_due(now, now + self.options.renew_interval()) {
+        if let Some(renewal) = self.runs.take_due(now, self.next_renewal(now)) {
             return Step::Write(Arc::new(renewal));
         }
         self.start_save(now, is_ending);
@@ -437,7 +436,7 @@ impl<M, E> SessionState<M, E> {
         self.reloads = 0;
         self.last_error = None;
         let shown = self.edits.saved(save.changes);
-        self.confirm(shown);
+        self.settle_as(shown, Delivery::Stored);
         self.reply_to_saves();
     }
 
@@ -458,12 +457,6 @@ impl<M, E> SessionState<M, E> {
         self.blocked_by = Some(error.clone());
         self.refuse_sent();
         None
-    }
-
-    /// Records that something was written, and that callers may get their replies.
-    pub fn stored(&mut self) {
-        self.last_error = None;
-        self.reply_to_saves();
     }
 
     /// Returns the time until the retry, if there is one.
@@ -491,6 +484,7 @@ impl<M, E> SessionState<M, E> {
             PendingWrite::Rewind(_) => {
                 self.is_stale |= failure == Failure::Transient;
                 self.writes.refused(error);
+                self.reply_to_saves();
                 return None;
             }
             _ => {}
@@ -512,7 +506,7 @@ impl<M, E> SessionState<M, E> {
         if self.life != Life::Ended {
             self.life = Life::Aborted;
         }
-        self.runs.cancel();
+        let _ = self.runs.cancel();
         self.waiting_saves.fail(&SessionError::Ended);
         self.waiting_reloads.clear();
         self.unsaved()
@@ -540,11 +534,6 @@ impl<M, E> SessionState<M, E> {
     /// The agent state, if it has unsaved changes.
     pub fn unsaved(&self) -> Option<Arc<State>> {
         (self.changes > self.saved).then(|| Arc::clone(&self.agent_state))
-    }
-
-    /// The messages whose display messages are not stored.
-    pub fn unsaved_messages(&self) -> Vec<UnsavedMessage<E>> {
-        self.writes.unsaved_messages()
     }
 
     /// The last failure since something was stored, or the first permanent one.

@@ -368,7 +368,8 @@ impl<P: SessionPersistence> Drop for SessionTask<P> {
         let (unsaved, messages, deleted) = {
             let mut state = session.state();
             let unsaved = state.end();
-            (unsaved, state.unsaved_messages().len(), state.is_deleted())
+            let messages = state.writes.unsaved_messages().len();
+            (unsaved, messages, state.deleted)
         };
         let conversation_id = session.context.conversation_id;
         if unsaved.is_some() || messages > 0 {

@@ -195,8 +195,8 @@ impl<P: SessionPersistence> AgentSession<P> {
     pub async fn cancel_run(&self) -> Result<bool, P> {
         self.ask(
             |session, reply| {
-                session.runs.cancel();
-                session.writes.push(PendingWrite::CancelRun, Some(reply));
+                let cancel = PendingWrite::CancelRun(session.runs.cancel());
+                session.writes.push(cancel, Some(reply));
             },
             |written| match written {
                 Written::IsRunning(is_running) => Some(is_running),

@@ -69,18 +69,13 @@ impl<M, E> SessionState<M, E> {
         }
     }
 
-    /// Messages that are displayed as unsaved are saved.
-    pub fn confirm(&mut self, ids: Vec<Uuid>) {
-        self.settle_as(ids, Delivery::Stored);
-    }
-
     pub fn settle(&mut self, messages: Vec<(Uuid, Delivery)>) {
         if !messages.is_empty() {
             self.write(PendingWrite::Settle(messages));
         }
     }
 
-    fn settle_as(&mut self, ids: Vec<Uuid>, delivery: Delivery) {
+    pub fn settle_as(&mut self, ids: Vec<Uuid>, delivery: Delivery) {
         self.settle(ids.into_iter().map(|id| (id, delivery)).collect());
     }
 
@@ -207,10 +202,14 @@ impl<M, E> SessionState<M, E> {
     }
 
     /// The guard of a run is gone. If it is not known whether the run began, it ends in any case.
-    pub fn release_run(&mut self, run_id: Uuid, status: RunStatus, is_known: bool) {
-        let end = self.runs.release(run_id, status);
-        let unknown = || (!is_known).then_some(PendingWrite::EndRun(run_id, status));
-        self.writes.extend(end.or_else(unknown));
+    pub fn release_run(&mut self, run_id: Uuid, is_known: bool) {
+        // Without a task nothing is written any more.
+        if self.has_ended() || self.deleted {
+            return;
+        }
+        if self.runs.release(run_id) || !is_known {
+            self.write(PendingWrite::EndRun(run_id, RunStatus::Failed));
+        }
     }
 
     pub fn next_renewal(&self, now: Instant) -> Instant {
@@ -266,11 +265,18 @@ impl<M, E> SessionState<M, E> {
             }
             (PendingWrite::WaitRun { run_id, .. }, Written::Signal(signal)) => {
                 let change = self.runs.signal(*run_id, *signal);
-                run(run_id, change.unwrap_or(RunChange::Waiting))
+                let otherwise = match signal {
+                    RunSignal::Lost => RunChange::Lost,
+                    RunSignal::Go | RunSignal::CancelRequested => RunChange::Waiting,
+                };
+                run(run_id, change.unwrap_or(otherwise))
             }
             (PendingWrite::EndRun(id, status), _) => {
                 let _ = self.runs.remove(*id);
                 run(id, RunChange::from(*status))
+            }
+            (PendingWrite::CancelRun(Some(id)), Written::IsRunning(true)) => {
+                run(id, RunChange::CancelRequested)
             }
             (PendingWrite::Rewind(_), Written::Rewound(rewound)) => {
                 self.rewound(rewound.loaded.take(), now);
@@ -289,11 +295,13 @@ impl<M, E> SessionState<M, E> {
         }
     }
 
-    /// The write is done: its caller gets the result.
+    /// The write is done: its caller gets the result, and callers of `save` who waited for it are
+    /// answered.
     pub fn written(&mut self, write: &PendingWrite, written: Written<M>) {
         if self.writes.is_first(write) {
             reply(self.writes.succeeded(), Ok(written));
         }
-        self.stored();
+        self.last_error = None;
+        self.reply_to_saves();
     }
 }

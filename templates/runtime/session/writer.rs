@@ -101,7 +101,7 @@ impl<P: SessionPersistence> Session<P> {
                 self.in_time(call).await?;
                 Written::Nothing
             }
-            PendingWrite::CancelRun => {
+            PendingWrite::CancelRun(_) => {
                 let call = storage.request_cancel(scope, context);
                 Written::IsRunning(self.in_time(call).await?)
             }

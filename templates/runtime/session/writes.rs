@@ -58,7 +58,8 @@ pub(super) enum PendingWrite {
         data: Value,
     },
     EndRun(Uuid, RunStatus),
-    CancelRun,
+    /// With the run of this process, if its agent was not asked to stop before.
+    CancelRun(Option<Uuid>),
     Rewind(Point),
     Title(String),
     Interrupted(bool),
@@ -96,7 +97,7 @@ impl PendingWrite {
             | Self::RenewRun(_)
             | Self::WaitRun { .. }
             | Self::EndRun(..)
-            | Self::CancelRun => "the state of the run was not stored",
+            | Self::CancelRun(_) => "the state of the run was not stored",
             Self::Rewind(_) => "the conversation was not rewound",
             Self::Title(_) => "the title was not stored",
             Self::Interrupted(_) => "the interrupted flag was not stored",

@@ -14,7 +14,7 @@ use crate::sagents::{ReadError, Revision};
 /// in the other one, it is before the first message that is behind it. A display message stays if its
 /// message does in the agent state, or else if it is before the cut: `displaced` are those that are not
 /// on the side of their message. `call` is the sequence of the call of a result, and whether it stays.
-/// `result_ids` are the results behind the cut whose call is not.
+/// `result_ids` are the results after the cut whose call is not.
 ///
 /// There are groups and windows instead of joins, because a planner that expects few rows would compare
 /// each with each. Rows are found by the id that `conversation` has, not by the parameter: with a value to

@@ -559,7 +559,7 @@ async fn save(
     };
     let mut query = sqlx::query_scalar(statement)
         .bind(conversation_id)
-        .bind(serializer::stored_version())
+        .bind(serializer::STORED_VERSION)
         .bind(write_id)
         .bind(&rows.header)
         .bind(now())

@@ -15,7 +15,7 @@ use crate::sagents::{ReadError, Revision};
 /// first message that is behind it. A display message stays if its message does in the agent state,
 /// or else if it is before the cut: `displaced` are those that are not on the side of their message,
 /// and `gone` those that do not stay. Those before the cut are looked up by their messages if these are
-/// few. `result_ids` are the results behind the cut whose call is not.
+/// few. `result_ids` are the results after the cut whose call is not.
 ///
 /// `item >= 0` is always true, and makes the planner use the key of the message.
 const LOCATE: &str = r#"

@@ -294,7 +294,7 @@ async fn insert_state(
 
     sqlx::query(INSERT)
         .bind(conversation_id)
-        .bind(serializer::stored_version())
+        .bind(serializer::STORED_VERSION)
         .bind(Uuid::now_v7())
         .bind(export::header(state, count)?)
         .bind(now())

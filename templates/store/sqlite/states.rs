@@ -491,7 +491,7 @@ async fn save(
     let ids: Vec<_> = rows.changed.iter().flat_map(|row| row.message_id.into_bytes()).collect();
     let revisions: Vec<i64> = sqlx::query_scalar(SAVE)
         .bind(conversation_id)
-        .bind(serializer::stored_version())
+        .bind(serializer::STORED_VERSION)
         .bind(write_id)
         .bind(&rows.header)
         .bind(now())

@@ -5,7 +5,7 @@ use matrix::sagents::session::{OnConflict, SessionError, SessionOptions};
 use matrix::sagents::{BeginRun, Cut, Message, Point, RunStatus, ToolCall, ToolResult};
 use serde_json::json;
 use tokio::task::yield_now;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::{INTERVAL, SECOND};
@@ -141,6 +141,88 @@ async fn what_another_process_takes_back_and_was_not_saved_is_displayed_again_bu
     assert_eq!(talk.stored().await.0, ["one", "two"]);
     assert_eq!(talk.shown().await, ["one", "two"]);
     session.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_or_a_result_that_was_added_is_given_up_with_its_call() {
+    let options = SessionOptions {
+        on_conflict: OnConflict::Reload,
+        ..SessionOptions::default()
+    };
+    for is_shown in [true, false] {
+        let talk = Talk::new(options.clone()).await;
+        let session = talk.start().await;
+        let first = session.add_message(Message::user("one")).unwrap();
+        let calls = ["call_1", "call_2"].map(|id| ToolCall::new(id, "search", json!({})));
+        session.add_message(Message::tool_calls(calls)).unwrap();
+        session.save().await.unwrap();
+        if !is_shown {
+            talk.record.fail([Some(Fault::Before)]);
+        }
+        session.tool_interrupted("call_1", json!(1)).unwrap();
+        let result = ToolResult::new("call_2", "search", "found");
+        session
+            .add_message(Message::tool_results([result]))
+            .unwrap();
+        if is_shown {
+            sleep(SECOND).await;
+        }
+
+        let (scope, to) = (scope(), Point::Through(first));
+        frozen(talk.layer.rewind_conversation(&scope, talk.id, to))
+            .await
+            .unwrap();
+        sleep(INTERVAL * 2).await;
+        assert_eq!(session.read(said), ["one"]);
+        assert_eq!(talk.stored().await.0, ["one"]);
+        session.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_was_sent_and_whose_call_is_gone_is_a_conflict() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    let first = session.add_message(Message::user("one")).unwrap();
+    let call = ToolCall::new("call_1", "search", json!({}));
+    session.add_message(Message::tool_calls([call])).unwrap();
+    session.save().await.unwrap();
+    let (scope, to) = (scope(), Point::Through(first));
+    frozen(talk.layer.rewind_conversation(&scope, talk.id, to))
+        .await
+        .unwrap();
+    let result = ToolResult::new("call_1", "search", "found");
+    let sent = session.send(Uuid::now_v7(), Message::tool_results([result]));
+    let refused = sent.await.unwrap_err();
+    assert!(
+        matches!(refused, SessionError::Conflict { .. }),
+        "{refused}"
+    );
+    assert_eq!(session.read(said), ["one"]);
+    assert_eq!(talk.shown().await, ["one"]);
+    session.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_rewinds_to_an_unknown_message_all_return() {
+    let talk = Talk::new(SessionOptions::default()).await;
+    let session = talk.start().await;
+    session.completed().unwrap();
+    session.save().await.unwrap();
+    talk.record.fail([Some(Fault::Late)]);
+    let rewind = || session.rewind(Point::Before(Uuid::now_v7()));
+    let later = async {
+        sleep(SECOND / 2).await;
+        rewind().await
+    };
+    let both = async { tokio::join!(rewind(), later) };
+    let (first, second) = timeout(INTERVAL, both).await.unwrap();
+    for refused in [first, second] {
+        assert!(
+            matches!(refused, Err(SessionError::Storage(_))),
+            "{refused:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

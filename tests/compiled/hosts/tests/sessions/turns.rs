@@ -1,17 +1,20 @@
 //! A turn of an agent: what a person sends, partial text, tool calls, decisions, runs.
 
-use matrix::conversations::{DisplayMessage, Error, MessagePage, NewConversation, ToolStatus};
+use matrix::conversations::{
+    DisplayMessage, Error, MessagePage, NewConversation, ToolStatus, connect,
+};
 use matrix::sagents::session::{
     OnConflict, RunChange, RunGuard, SessionError, SessionEvent, SessionOptions,
 };
 use matrix::sagents::{
-    BeginRun, Claim, Decided, Decision, Delivery, Message, RunStatus, Todo, ToolCall, ToolResult,
+    BeginRun, Claim, Decided, Decision, Delivery, Message, Revision, RunStatus, State, Todo,
+    ToolCall, ToolResult,
 };
 use serde_json::{Map, json};
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::{INTERVAL, SECOND, by_hand, process};
+use super::{INTERVAL, SECOND, by_hand, deep, process};
 use crate::storage::{Fault, Storage, Talk, frozen, said, say, scope};
 
 #[tokio::test(start_paused = true)]
@@ -84,6 +87,42 @@ async fn a_message_that_is_refused_leaves_nothing_behind() {
     session.send(id, message).await.unwrap();
     assert_eq!(talk.stored().await.0, ["theirs", "sent"]);
     assert_eq!(talk.shown().await, ["sent"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_refused_leaves_an_unsaved_initial_state_unsaved() {
+    let talk = Talk::new(by_hand()).await;
+    let mut fresh = State::new();
+    fresh.add_message(Message::system("initial"));
+    let session = talk
+        .coordinator
+        .start_with(&scope(), talk.id, fresh)
+        .await
+        .unwrap();
+    let mut refused = Message::user("sent");
+    refused.metadata = Some(Map::from_iter([("deep".to_owned(), deep())]));
+    session
+        .send(Uuid::now_v7(), refused.clone())
+        .await
+        .unwrap_err();
+    assert_eq!(session.read(said), ["initial"]);
+    assert!(!session.is_saved());
+    assert_eq!(session.save().await.unwrap(), Revision(1));
+    assert!(session.is_saved());
+    assert_eq!(talk.stored().await.0, ["initial"]);
+
+    // Nor does it after a reload that found nothing.
+    frozen(async {
+        let pool = connect(&talk.database.url()).await.unwrap();
+        let delete = sqlx::query("DELETE FROM sagents_agent_states");
+        delete.execute(&pool).await.unwrap();
+    })
+    .await;
+    session.reload().await.unwrap();
+    session.send(Uuid::now_v7(), refused).await.unwrap_err();
+    assert!(!session.is_saved());
+    session.save().await.unwrap();
+    assert_eq!(talk.stored().await.0, ["initial"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -432,6 +471,93 @@ async fn a_conversation_has_one_run_which_any_process_can_cancel() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_in_its_own_process_is_announced_once() {
+    let talk = Talk::new(by_hand()).await;
+    let session = talk.start().await;
+    let mut events = session.subscribe();
+    for is_fast in [true, false] {
+        let run = started(session.begin_run().await.unwrap());
+        assert_eq!(changes(&mut events), [RunChange::Started]);
+        let token = run.token().clone();
+        let stop = async {
+            token.cancelled().await;
+            if !is_fast {
+                sleep(INTERVAL).await;
+            }
+            session.cancelled().unwrap();
+        };
+        let cancel = async { tokio::join!(session.cancel_run(), session.cancel_run()) };
+        let (asked, ()) = tokio::join!(cancel, stop);
+        assert!(asked.0.unwrap() && asked.1.unwrap());
+        session.save().await.unwrap();
+        let expected = [RunChange::CancelRequested, RunChange::Cancelled];
+        assert_eq!(changes(&mut events), expected, "{is_fast}");
+        drop(run);
+    }
+
+    // A process of another run announces nothing of its own.
+    let other = talk.other_process().start(&scope(), talk.id).await.unwrap();
+    let run = started(other.begin_run().await.unwrap());
+    assert!(session.cancel_run().await.unwrap());
+    assert!(changes(&mut events).is_empty());
+    drop(run);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_has_ended_begins_no_run_and_stays_saved() {
+    let talk = Talk::new(by_hand()).await;
+    for is_deleted in [false, true] {
+        let session = talk.start().await;
+        session
+            .send(Uuid::now_v7(), Message::user("hello"))
+            .await
+            .unwrap();
+        if is_deleted {
+            talk.coordinator
+                .delete_conversation(&scope(), talk.id)
+                .await
+                .unwrap();
+        } else {
+            session.shutdown().await.unwrap();
+        }
+        let begun = session.begin_run().await;
+        assert!(matches!(begun, Err(SessionError::Ended)), "{begun:?}");
+        assert!(session.is_saved());
+        session.shutdown().await.unwrap();
+        assert!(session.is_saved());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_without_a_run_cannot_wait_while_another_process_works() {
+    let talk = Talk::new(by_hand()).await;
+    let (session, other) = (talk.start().await, talk.other_process());
+    let other = other.start(&scope(), talk.id).await.unwrap();
+    let run = started(other.begin_run().await.unwrap());
+    let mut events = session.subscribe();
+    session.interrupted(json!({ "question": 1 })).unwrap();
+    session.save().await.unwrap();
+    assert_eq!(changes(&mut events), [RunChange::Lost]);
+    session.completed().unwrap();
+    session.save().await.unwrap();
+    assert_eq!(changes(&mut events), [], "there is no run to end");
+
+    // A run that another process took over is not handed over at the end.
+    drop(run);
+    other.save().await.unwrap();
+    let run = started(session.begin_run().await.unwrap());
+    let (scope, run_id) = (scope(), run.run_id());
+    frozen(
+        talk.layer
+            .end_run(&scope, talk.id, run_id, RunStatus::Failed),
+    )
+    .await
+    .unwrap();
+    session.shutdown().await.unwrap();
+    assert_eq!(changes(&mut events), [RunChange::Started, RunChange::Lost]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_is_left_to_another_process() {
     let talk = Talk::new(by_hand()).await;
     let session = talk.start().await;
@@ -457,7 +583,8 @@ async fn a_run_is_left_to_another_process() {
     let (ended, ()) = tokio::join!(other.shutdown(), stopped);
     ended.unwrap();
     let again = started(session.begin_run().await.unwrap());
-    again.finish(RunStatus::Finished);
+    session.completed().unwrap();
+    drop(again);
     session.save().await.unwrap();
     let unfinished = frozen(talk.layer.unfinished_runs(&scope())).await.unwrap();
     assert!(unfinished.is_empty(), "{unfinished:?}");
