@@ -50,8 +50,7 @@ pub struct TooDeep {
     pub path: String,
 }
 
-/// The version of the envelope.
-pub const VERSION: i32 = 2;
+const VERSION: i32 = 2;
 
 /// The version of a header whose messages are rows: [`Rows::header`](super::stored::Rows). Code that
 /// knows no rows refuses it.
@@ -59,6 +58,12 @@ pub const STORED_VERSION: i32 = 3;
 
 /// `MIGRATIONS[n]` turns a state of version `n + 1` into one of version `n + 2`.
 const MIGRATIONS: &[fn(&mut State)] = &[rename_task_argument];
+
+/// The version of the envelope.
+#[must_use]
+pub fn current_version() -> i32 {
+    VERSION
+}
 
 /// The envelope as JSON text.
 ///

@@ -16,7 +16,7 @@ mod strategies;
 mod usage;
 
 use crate::sagents::serializer::{
-    VERSION, deserialize_server_state, deserialize_state, serialize_server_state, serialize_state,
+    current_version, deserialize_server_state, deserialize_state, serialize_server_state, serialize_state,
 };
 use crate::sagents::{
     Content, ContentPart, DisplayItem, DisplayKind, Message, PartKind, ReadError, Role, State, Todo, TodoStatus,
@@ -58,7 +58,7 @@ fn older_versions_are_migrated_on_every_path() {
         let state = deserialize_server_state("agent", case["input"].clone()).unwrap();
         let again = serialize_server_state(&state).unwrap();
         assert_eq!(again["state"], case["state"], "{}", case["name"]);
-        assert_eq!(again["version"], json!(VERSION));
+        assert_eq!(again["version"], json!(current_version()));
         assert_eq!(written(&self::state(&case["input"]["state"])), case["state"], "the state alone");
         assert_eq!(written(&self::state(&case["input"])), case["state"], "the envelope");
     }

@@ -220,7 +220,7 @@ fn state_of(mut fields: Fields) -> Result<State, Problem> {
     let (envelope, undisplayed): (Value, _) =
         (fields.take("envelope")?, fields.take("undisplayed")?);
     fields.end()?;
-    let current = serializer::VERSION;
+    let current = serializer::current_version();
     let version = envelope.get("version").cloned().unwrap_or_default();
     if version != current {
         let reason = format!("expected {current}, found {version}");

@@ -155,38 +155,36 @@ impl Content {
         }
     }
 
-    /// A message that stays, with a call that has a result which does not.
+    /// The first message that stays, with a call that has a result which does not.
     fn separated(&self, kept: &Self) -> Option<Uuid> {
-        let mut calls = HashMap::new();
+        let (mut calls, mut separated) = (HashMap::new(), Vec::new());
         for (n, (id, message)) in self.agent.iter().enumerate() {
             for call in &message.tool_calls {
                 calls.insert(&call.call_id, (n, *id));
             }
             for result in &message.tool_results {
                 let call = calls.get(&result.tool_call_id);
-                if let Some((_, id)) = call.filter(|(call, _)| *call < kept.agent.len())
-                    && n >= kept.agent.len()
-                {
-                    return Some(*id);
-                }
+                let call = call.filter(|(call, _)| *call < kept.agent.len());
+                separated.extend(call.filter(|_| n >= kept.agent.len()).copied());
             }
         }
-        let mut calls = HashMap::new();
+        if let Some((_, id)) = separated.into_iter().min() {
+            return Some(id);
+        }
+        let (mut calls, mut separated) = (HashMap::new(), Vec::new());
         for row in &self.shown {
             match row.content_type {
                 ContentType::ToolCall => drop(calls.insert(&row.tool_call_id, row)),
                 ContentType::ToolResult => {
                     let call = calls.get(&row.tool_call_id);
-                    if let Some(call) = call.filter(|call| kept.shown.contains(call))
-                        && !kept.shown.contains(row)
-                    {
-                        return Some(call.message_id);
-                    }
+                    let call = call.filter(|call| kept.shown.contains(call));
+                    separated.extend(call.filter(|_| !kept.shown.contains(row)).copied());
                 }
                 _ => {}
             }
         }
-        None
+        let first = separated.into_iter().min_by_key(|call| call.sequence);
+        first.map(|call| call.message_id)
     }
 }
 
