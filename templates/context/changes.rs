@@ -35,7 +35,9 @@ impl {{ context }} {
     }
 
     /// Waits for display messages that are new or changed since a position. Changes by this process are
-    /// noticed at once, those by others within a second.
+    /// noticed at once, those by others within a second. With
+    /// [notifications](Self::with_notifications) on `PostgreSQL`, others are noticed at once too, or
+    /// within half a minute if they send none.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ impl Store {
             stored
         })
         .await?;
-        self.announce(conversation_id, stored.changed).await;
+        self.announce(conversation_id).await;
         Ok(stored)
     }
 
@@ -104,9 +104,10 @@ impl Store {
             stored
         })
         .await?;
-        match stored.iter().map(|row| row.changed).max() {
-            Some(number) => self.announce(conversation_id, number).await,
-            None => drop(self.get_conversation({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id).await?),
+        if stored.is_empty() {
+            drop(self.get_conversation({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id).await?);
+        } else {
+            self.announce(conversation_id).await;
         }
         Ok(stored)
     }
@@ -190,8 +191,8 @@ impl Store {
             Ok(settled)
         })
         .await?;
-        if let Some(row) = settled.first() {
-            self.announce(conversation_id, row.changed).await;
+        if !settled.is_empty() {
+            self.announce(conversation_id).await;
         }
         Ok(settled)
     }
@@ -270,17 +271,17 @@ impl Store {
                     last_removal = c.last_change + 1,
                     updated_at = greatest(c.updated_at, $2::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid
-                RETURNING c.id, c.last_change
+                RETURNING c.id
             ), deleted AS (
                 DELETE FROM {{ display_messages }} AS m USING conversation AS c
                 WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = c.id
                 RETURNING m.sequence
             )
-            SELECT (SELECT count(*) FROM deleted), c.last_change FROM conversation AS c"#;
+            SELECT (SELECT count(*) FROM deleted) FROM conversation AS c"#;
 
-        let (deleted, number): (i64, i64) = retry(|| async {
+        let deleted: i64 = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
-            let deleted = sqlx::query_as(CLEAR)
+            let deleted = sqlx::query_scalar(CLEAR)
                 .bind(conversation_id)
                 .bind(now())
 {%- if owner.is_some() %}
@@ -292,7 +293,7 @@ impl Store {
             deleted.ok_or(Error::NotFound)
         })
         .await?;
-        self.announce(conversation_id, number).await;
+        self.announce(conversation_id).await;
         Ok(deleted.unsigned_abs())
     }
 

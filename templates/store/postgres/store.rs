@@ -1,12 +1,16 @@
 //! Every SQL statement of this context, for `PostgreSQL`: connections, retries, errors.
 //!
-//! A call is one statement; only a repeated append, a save that is refused and one that expects
-//! anything need a second, and what sets states aside, restores or discards them is a transaction.
-//! So is a search, to limit its time. A statement that writes locks the conversation first, so
-//! writers of one conversation wait for each other and do not deadlock; those of one process do so
-//! before they take a connection. The owner is the last parameter of every statement; only the usage
-//! of messages, in the statements that store some, comes behind it. Parameters are cast, and `DO UPDATE` uses none: Citus runs the parts of a statement separately, and a part
-//! cannot infer the types of parameters that it does not use.
+//! Most calls are one statement. A few need a second one: a repeated append, a message whose draft is
+//! stored, a save that is refused or that expects anything, a cut. Exports, imports, searches and what
+//! sets states aside, restores or discards them are transactions. A statement that writes locks the
+//! conversation first, so writers of one conversation wait for each other and do not deadlock; only
+//! those of runs, which have one row each, do not. Of one process, at most four writers of a
+//! conversation have a connection, and the others wait before they take one.
+//!
+//! The owner is the last parameter of every statement; only the usage of messages, in the statements
+//! that store some, comes behind it. Parameters are cast, and `DO UPDATE` uses none: Citus runs the
+//! parts of a statement separately, and a part cannot infer the types of parameters that it does not
+//! use.
 {%- if owner.is_none() %}
 
 #![allow(unused_variables, reason = "conversations have no owner here")]

@@ -30,8 +30,10 @@ impl Store {
         let usage: Vec<_> = usage.iter().map(|usage| (message.message_id, usage)).collect();
         retry(|| async {
             let mut tx = self.begin().await?;
-            let stored = insert(&mut tx, owner, conversation_id, &[message], Delivery::Stored).await?;
-            if let Some(mut stored) = stored {
+            let change = take_sequences(&mut tx, owner, conversation_id, 1).await?;
+            let (new, delivery) = ([message], Delivery::Stored);
+            let added = insert_items(&mut tx, owner, conversation_id, &new, delivery, &change).await?;
+            if let Some(mut stored) = added {
                 count(&mut tx, owner, conversation_id, &usage).await?;
                 tx.commit().await?;
                 self.announce(conversation_id);
@@ -326,18 +328,6 @@ fn replace(row: &mut DisplayMessage, new: &NewDisplayMessage, delivery: Delivery
     row.tool_call_id.clone_from(&new.tool_call_id);
     row.status = new.status;
     row.delivery = delivery;
-}
-
-/// Inserts items with the next sequences, or returns nothing if one of them exists.
-async fn insert(
-    connection: &mut SqliteConnection,
-    owner: &Owner,
-    conversation_id: Uuid,
-    messages: &[&NewDisplayMessage],
-    delivery: Delivery,
-) -> Result<Option<Vec<DisplayMessage>>> {
-    let change = take_sequences(connection, owner, conversation_id, messages.len()).await?;
-    insert_items(connection, owner, conversation_id, messages, delivery, &change).await
 }
 
 /// A change of the display messages of a conversation.
