@@ -48,7 +48,7 @@ use uuid::Uuid;
 use self::lease::{Lease, Turn, Turns};
 use self::notifications::Notifications;
 use super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
-use crate::sagents::Timestamp;
+use crate::sagents::timestamp::{Timestamp, from_micros};
 
 pub(super) use crate::sagents::timestamp::now;
 
@@ -165,10 +165,11 @@ where
     write().await
 }
 
-/// A time as it can be stored: not before 4713 BC, where `PostgreSQL` starts.
+/// A time to compare with, in the years 0 to 9999: others are not stored, and `PostgreSQL` does not
+/// take all of them.
 fn timestamp(time: Timestamp) -> Timestamp {
-    let span = Duration::new(24 * 60 * 60, 0) * (6_000 * 365);
-    time.clamp(Timestamp::UNIX_EPOCH - span, Timestamp::UNIX_EPOCH + span)
+    let (first, last) = (from_micros(-62_167_219_200_000_000), from_micros(253_402_300_799_999_999));
+    time.max(first.unwrap_or(time)).min(last.unwrap_or(time))
 }
 
 const SERIALIZATION_FAILURE: &str = "40001";
