@@ -188,12 +188,12 @@ impl FromStr for ChangeCursor {
     fn from_str(text: &str) -> Result<Self> {
         let numbers: std::result::Result<Vec<i64>, _> = text.split('.').map(str::parse).collect();
         match numbers.as_deref() {
-            Ok(&[changed, sequence]) => Ok(Self {
+            Ok(&[changed, sequence]) if changed >= 0 && sequence >= -1 => Ok(Self {
                 changed,
                 sequence,
                 removed: changed,
             }),
-            Ok(&[changed, sequence, removed]) => Ok(Self {
+            Ok(&[changed, sequence, removed]) if changed >= 0 && sequence >= -1 && removed >= 0 => Ok(Self {
                 changed,
                 sequence,
                 removed,

@@ -188,7 +188,9 @@ impl Store {
             }
             Ok(())
         })
-        .await
+        .await?;
+        self.announce(id).await;
+        Ok(())
     }
 
     pub(crate) async fn list_conversations(
