@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use tracing::instrument;
 use uuid::Uuid;
 
-use super::values::clean_text;
+use super::values::{check_id, clean_text};
 use super::{{ '{' }}{{ context }}, Conversation, Error, OwnerScope, Result};
 use crate::sagents::stored::HeaderState;
 use crate::sagents::{Cut, Point, Revision};
@@ -94,9 +94,7 @@ impl Fork {
     }
 
     fn checked(mut self) -> Result<Self> {
-        if self.id.get_version_num() != 7 {
-            return Err(Error::Invalid(format!("the id {} is not a UUIDv7", self.id)));
-        }
+        check_id(self.id)?;
         self.title = self.title.as_deref().map(clean_text);
         Ok(self)
     }

@@ -35,7 +35,9 @@ impl {{ context }} {
     }
 
     /// Waits for display messages that are new or changed since a position. Changes by this process are
-    /// noticed at once, those by others within a second.
+    /// noticed at once, those by others within a second. With
+    /// [notifications](Self::with_notifications) on `PostgreSQL`, others are noticed at once too, or
+    /// within half a minute if they send none.
     ///
     /// # Errors
     ///
@@ -186,12 +188,12 @@ impl FromStr for ChangeCursor {
     fn from_str(text: &str) -> Result<Self> {
         let numbers: std::result::Result<Vec<i64>, _> = text.split('.').map(str::parse).collect();
         match numbers.as_deref() {
-            Ok(&[changed, sequence]) => Ok(Self {
+            Ok(&[changed, sequence]) if changed >= 0 && sequence >= -1 => Ok(Self {
                 changed,
                 sequence,
                 removed: changed,
             }),
-            Ok(&[changed, sequence, removed]) => Ok(Self {
+            Ok(&[changed, sequence, removed]) if changed >= 0 && sequence >= -1 && removed >= 0 => Ok(Self {
                 changed,
                 sequence,
                 removed,

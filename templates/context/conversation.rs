@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::Result;
 use super::page::{Cursor, Position};
-use super::values::{clean_json, clean_text};
-use super::{Error, Result};
+use super::values::{check_id, clean_json, clean_text};
 use crate::sagents::timestamp::{self, Timestamp};
 
 /// A row of `{{ prefix }}conversations`.
@@ -101,9 +101,7 @@ impl NewConversation {
     }
 
     pub(super) fn checked(mut self) -> Result<Self> {
-        if self.id.get_version_num() != 7 {
-            return Err(Error::Invalid(format!("the id {} is not a UUIDv7", self.id)));
-        }
+        check_id(self.id)?;
         self.title = self.title.as_deref().map(clean_text);
         self.metadata = clean_json(self.metadata)?;
         Ok(self)

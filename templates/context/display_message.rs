@@ -28,7 +28,8 @@ pub struct DisplayMessage {
 {%- endif %}
     /// The conversation that it belongs to.
     pub conversation_id: Uuid,
-    /// The position in the conversation: 0, 1, 2, … without a gap.
+    /// The position in the conversation: 0, 1, 2, … Messages that are deleted leave gaps: no number is
+    /// used twice.
     pub sequence: i64,
     /// The message that this is an item of.
     pub message_id: Uuid,

@@ -134,7 +134,7 @@ impl {{ context }} {
         }
         // Another file may follow this one.
         while next()?.is_some() {}
-        let conversation = self.get_conversation(scope, new.id).await?;
+        let conversation = self.get_conversation(&owner, new.id).await?;
         let created = false;
         Ok(Imported { conversation, created })
     }

@@ -98,9 +98,10 @@ impl {{ context }} {
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
     ) -> Result<bool> {
-        let is_asked = self.store.request_cancel(&scope.owner()?, conversation_id).await?;
+        let owner = scope.owner()?;
+        let is_asked = self.store.request_cancel(&owner, conversation_id).await?;
         if !is_asked {
-            self.must_exist(scope, conversation_id).await?;
+            self.must_exist(&owner, conversation_id).await?;
         }
         Ok(is_asked)
     }
@@ -146,7 +147,7 @@ impl {{ context }} {
             Some(true) => Ok(RunSignal::CancelRequested),
             Some(false) => Ok(RunSignal::Go),
             None => {
-                self.must_exist(scope, conversation_id).await?;
+                self.must_exist(&owner, conversation_id).await?;
                 Ok(RunSignal::Lost)
             }
         }

@@ -1,8 +1,17 @@
-//! Text and JSON that every database can store.
+//! Text, JSON and ids that every database can store.
 
 use serde_json::{Map, Number, Value};
+use uuid::Uuid;
 
 use super::{Error, Result};
+
+/// Refuses the id of a conversation that is not a `UUIDv7`: pages are in the order of ids.
+pub(super) fn check_id(id: Uuid) -> Result<()> {
+    if id.get_version_num() != 7 {
+        return Err(Error::Invalid(format!("the id {id} is not a UUIDv7")));
+    }
+    Ok(())
+}
 
 /// Replaces U+0000, which `PostgreSQL` does not store, with U+FFFD.
 pub(super) fn clean_text(text: &str) -> String {

@@ -172,6 +172,7 @@ const ON_POSTGRES: &[(&str, &str)] = &[
 
 /// Tests of the contexts, beside the generated ones.
 const TESTS: &[(&str, &str)] = &[
+    ("changes.rs", include_str!("hosts/tests/changes.rs")),
     ("concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
     ("deployment.rs", include_str!("hosts/tests/deployment.rs")),
     ("exports.rs", include_str!("hosts/tests/exports.rs")),

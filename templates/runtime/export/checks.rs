@@ -119,8 +119,8 @@ impl ExportedConversation {
 impl ExportedMessage {
     fn check(&self) -> Result<(), Problem> {
         let is_call = self.content_type == ContentType::ToolCall;
-        // The next message needs another one.
-        if !(0..i64::MAX).contains(&self.sequence) {
+        // Others follow, statements calculate with them, and JavaScript reads them exactly.
+        if !(0..1 << 53).contains(&self.sequence) {
             return Err(Problem::new(
                 "sequence",
                 format!("{} is out of range", self.sequence),

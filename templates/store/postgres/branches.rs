@@ -75,9 +75,9 @@ impl Store {
                 };
                 if let Some(rewound) = located.nothing_removed() {
                     lease.end();
-                    return Ok(Some((None, rewound)));
+                    return Ok(Some((false, rewound)));
                 }
-                let row: Option<(i64, Option<i64>, i64)> = sqlx::query_as(REWIND)
+                let row: Option<(Option<i64>, i64)> = sqlx::query_as(REWIND)
                     .bind(id)
                     .bind(located.last_change)
                     .bind(located.revision())
@@ -95,19 +95,19 @@ impl Store {
                     .fetch_optional(connection)
                     .await?;
                 lease.end();
-                Ok(row.map(|(number, revision, removed)| {
+                Ok(row.map(|(revision, removed)| {
                     let rewound = Rewound {
                         revision: revision.map(Revision),
                         cut: located.cut,
                         removed: removed.unsigned_abs(),
                     };
-                    (Some(number), rewound)
+                    (true, rewound)
                 }))
             })
             .await?;
-            if let Some((number, rewound)) = rewound {
-                if let Some(number) = number {
-                    self.announce(id, number).await;
+            if let Some((is_changed, rewound)) = rewound {
+                if is_changed {
+                    self.announce(id).await;
                 }
                 return Ok(rewound);
             }
@@ -243,6 +243,5 @@ const REWIND: &str = r#"
         WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $12 AND {% endif %}n.conversation_id = r.id
           AND (n.status = 'running' OR n.status = 'waiting' AND NOT $9::boolean)
     )
-    SELECT r.last_change, (SELECT s.revision FROM state AS s),
-           (SELECT count(*) FROM deleted)
+    SELECT (SELECT s.revision FROM state AS s), (SELECT count(*) FROM deleted)
     FROM rewound AS r"#;

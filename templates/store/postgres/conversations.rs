@@ -188,7 +188,9 @@ impl Store {
             }
             Ok(())
         })
-        .await
+        .await?;
+        self.announce(id).await;
+        Ok(())
     }
 
     pub(crate) async fn list_conversations(
@@ -318,7 +320,8 @@ impl Store {
 }
 
 /// The statements that delete the conversations whose time is before a cutoff. `sizes` reads a page with
-/// the number of rows to delete, or more, of each conversation.
+/// the number of rows to delete, or more, of each conversation. Sequences may have been imported: a
+/// high one counts as a million rows.
 struct Old {
     sizes: &'static str,
     delete: &'static str,
@@ -334,7 +337,7 @@ macro_rules! old {
             sizes: concat!(r#"
                 WITH own AS (
                     SELECT c.{{ owner }}, c.id, CASE WHEN c."#, $time, r#" < $1::timestamptz THEN
-                        1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
+                        1 + least(c.next_sequence, 1000000) + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
                         + (SELECT count(*) FROM {{ usage }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
                         ELSE 0 END AS size
                     FROM {{ conversations }} AS c
@@ -342,7 +345,7 @@ macro_rules! old {
                     ORDER BY c.id LIMIT 1000
                 ), others AS (
                     SELECT c.{{ owner }}, c.id, CASE WHEN c."#, $time, r#" < $1::timestamptz THEN
-                        1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
+                        1 + least(c.next_sequence, 1000000) + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
                         + (SELECT count(*) FROM {{ usage }} AS m WHERE m.{{ owner }} = c.{{ owner }} AND m.conversation_id = c.id)
                         ELSE 0 END AS size
                     FROM {{ conversations }} AS c
@@ -385,7 +388,7 @@ macro_rules! old {
         Old {
             sizes: concat!(r#"
                 SELECT c.id, CASE WHEN c."#, $time, r#" < $1::timestamptz THEN
-                    1 + c.next_sequence + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.conversation_id = c.id)
+                    1 + least(c.next_sequence, 1000000) + (SELECT count(*) FROM {{ agent_messages }} AS m WHERE m.conversation_id = c.id)
                     + (SELECT count(*) FROM {{ usage }} AS m WHERE m.conversation_id = c.id)
                     ELSE 0 END AS size
                 FROM {{ conversations }} AS c

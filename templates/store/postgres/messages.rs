@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use sqlx::Executor as _;
 use sqlx::postgres::PgConnection;
 use sqlx::types::Json;
+use sqlx::{Executor as _, Row as _};
 use uuid::Uuid;
 
 use super::super::{
@@ -44,7 +44,7 @@ impl Store {
             stored
         })
         .await?;
-        self.announce(conversation_id, stored.changed).await;
+        self.announce(conversation_id).await;
         Ok(stored)
     }
 
@@ -104,10 +104,11 @@ impl Store {
             stored
         })
         .await?;
-        match stored.iter().map(|row| row.changed).max() {
-            Some(number) => self.announce(conversation_id, number).await,
-            None => drop(self.get_conversation({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id).await?),
+        if stored.is_empty() {
+            drop(self.get_conversation({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id).await?);
         }
+        // A draft may have been deleted.
+        self.announce(conversation_id).await;
         Ok(stored)
     }
 
@@ -141,24 +142,14 @@ impl Store {
         conversation_id: Uuid,
         messages: &[(Uuid, Delivery)],
     ) -> Result<Vec<DisplayMessage>> {
-        // What is stored now and was unsaved keeps its number: readers need not get it again.
+        // What is stored now and was unsaved keeps its number: readers need not get it again. If all
+        // is, the conversation is locked and stays as it is.
         const SETTLE: &str = concat!(r#"
-            WITH conversation AS (
-                UPDATE {{ conversations }} AS c
-                SET last_change = c.last_change + 1,
-                    updated_at = greatest(c.updated_at, $4::timestamptz)
-                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1::uuid
-                RETURNING c.id, c.last_change
-            ), settled AS (
-                UPDATE {{ display_messages }} AS m
-                SET delivery = n.delivery,
-                    changed = CASE
-                        WHEN m.delivery = 'unsaved' AND n.delivery IS NULL THEN m.changed
-                        ELSE c.last_change
-                    END
-                FROM conversation AS c,
+            WITH changing AS (
+                SELECT m.sequence, m.delivery AS earlier, n.delivery AS later
+                FROM {{ display_messages }} AS m,
                      unnest($2::uuid[], $3::text[]) AS n (message_id, delivery)
-                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = c.id
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1::uuid
                   AND m.message_id = n.message_id
                   AND CASE m.delivery
                       WHEN 'unsaved' THEN coalesce(n.delivery, 'unknown') = 'unknown'
@@ -166,32 +157,69 @@ impl Store {
                       WHEN 'draft' THEN n.delivery = 'interrupted'
                       ELSE FALSE
                   END
+            ), visible AS (
+                SELECT t.sequence FROM changing AS t
+                WHERE t.earlier <> 'unsaved' OR t.later IS NOT NULL
+            ), conversation AS (
+                UPDATE {{ conversations }} AS c
+                SET last_change = c.last_change + EXISTS (SELECT FROM visible)::integer,
+                    updated_at = CASE
+                        WHEN EXISTS (SELECT FROM visible) THEN greatest(c.updated_at, $4::timestamptz)
+                        ELSE c.updated_at
+                    END
+                WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1::uuid
+                  AND EXISTS (SELECT FROM changing)
+                RETURNING c.id, c.last_change
+            ), settled AS (
+                UPDATE {{ display_messages }} AS m
+                SET delivery = t.later,
+                    changed = CASE
+                        WHEN t.earlier = 'unsaved' AND t.later IS NULL THEN m.changed
+                        ELSE c.last_change
+                    END
+                FROM conversation AS c, changing AS t
+                WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = c.id
+                  AND m.sequence = t.sequence AND m.delivery = t.earlier
                 RETURNING "#, display_message_columns!(), r#"
             )
-            SELECT "#, display_message_columns!(), r#"
-            FROM settled AS m, conversation AS c WHERE m.changed = c.last_change
+            SELECT EXISTS (
+                SELECT FROM changing AS t WHERE t.sequence NOT IN (SELECT n.sequence FROM settled AS n)
+            ) AS is_stale, "#, display_message_columns!(), r#"
+            FROM conversation AS c
+            LEFT JOIN settled AS m ON m.sequence IN (SELECT v.sequence FROM visible AS v)
             ORDER BY m.sequence"#);
 
         let ids: Vec<_> = messages.iter().map(|(id, _)| *id).collect();
         let deliveries: Vec<_> = messages.iter().map(|(_, delivery)| delivery.as_stored()).collect();
-        let settled: Vec<DisplayMessage> = retry(|| async {
-            let mut lease = self.lease(owner, conversation_id).await?;
-            let settled = sqlx::query_as(SETTLE)
-                .bind(conversation_id)
-                .bind(&ids)
-                .bind(&deliveries)
-                .bind(now())
+        let mut settled: Vec<DisplayMessage> = Vec::new();
+        loop {
+            let rows = retry(|| async {
+                let mut lease = self.lease(owner, conversation_id).await?;
+                let rows = sqlx::query(SETTLE)
+                    .bind(conversation_id)
+                    .bind(&ids)
+                    .bind(&deliveries)
+                    .bind(now())
 {%- if owner.is_some() %}
-                .bind(owner.id())
+                    .bind(owner.id())
 {%- endif %}
-                .fetch_all(lease.connection())
-                .await?;
-            lease.end();
-            Ok(settled)
-        })
-        .await?;
-        if let Some(row) = settled.first() {
-            self.announce(conversation_id, row.changed).await;
+                    .fetch_all(lease.connection())
+                    .await?;
+                lease.end();
+                Ok(rows)
+            })
+            .await?;
+            for row in &rows {
+                settled.extend(joined_display_message(row)?);
+            }
+            let is_stale = rows.first().map(|row| row.try_get("is_stale")).transpose()?;
+            if is_stale != Some(true) {
+                break;
+            }
+            // A concurrent writer changed one of them: the next attempt sees how.
+        }
+        if !settled.is_empty() {
+            self.announce(conversation_id).await;
         }
         Ok(settled)
     }
@@ -270,17 +298,17 @@ impl Store {
                     last_removal = c.last_change + 1,
                     updated_at = greatest(c.updated_at, $2::timestamptz)
                 WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1::uuid
-                RETURNING c.id, c.last_change
+                RETURNING c.id
             ), deleted AS (
                 DELETE FROM {{ display_messages }} AS m USING conversation AS c
                 WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = c.id
                 RETURNING m.sequence
             )
-            SELECT (SELECT count(*) FROM deleted), c.last_change FROM conversation AS c"#;
+            SELECT (SELECT count(*) FROM deleted) FROM conversation AS c"#;
 
-        let (deleted, number): (i64, i64) = retry(|| async {
+        let deleted: i64 = retry(|| async {
             let mut lease = self.lease(owner, conversation_id).await?;
-            let deleted = sqlx::query_as(CLEAR)
+            let deleted = sqlx::query_scalar(CLEAR)
                 .bind(conversation_id)
                 .bind(now())
 {%- if owner.is_some() %}
@@ -292,7 +320,7 @@ impl Store {
             deleted.ok_or(Error::NotFound)
         })
         .await?;
-        self.announce(conversation_id, number).await;
+        self.announce(conversation_id).await;
         Ok(deleted.unsigned_abs())
     }
 
@@ -359,8 +387,12 @@ impl Store {
 }
 
 /// Stores the items of a message. Only missing ones take a sequence, and the conversation is touched
-/// only if something changes. If a concurrent writer inserts one of them first, the unique key undoes
-/// the statement, and the next attempt finds that item.
+/// only if something changes: a draft is `refused` if the message has a finished item. If a concurrent
+/// writer inserts one of them first, the unique key undoes the statement, and the next attempt finds
+/// that item.
+///
+/// Readers forget the drafts of a message when they get a row of it that is not one. Of what else is
+/// deleted they learn by a removal, whose number the last row that stays gets, as in a rewind.
 macro_rules! save {
     ($counted:expr) => { concat!(r#"
     WITH present AS (
@@ -368,26 +400,39 @@ macro_rules! save {
         FROM {{ display_messages }} AS m
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
           AND m.message_id = $2::uuid
+    ), refused AS (
+        SELECT m.item FROM present AS m
+        WHERE $11::text = 'draft' AND coalesce(m.delivery, '') NOT IN ('draft', 'interrupted')
     ), unfinished AS (
-        SELECT m.sequence FROM present AS m WHERE m.delivery IN ('draft', 'interrupted')
+        SELECT m.sequence, m.item, m.delivery FROM present AS m
+        WHERE m.delivery IN ('draft', 'interrupted') AND NOT EXISTS (SELECT FROM refused)
     ), new AS (
         SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id, n.status
         FROM unnest(
             $3::integer[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[],
             $9::text[]
         ) AS n (item, role, content_type, content, metadata, tool_call_id, status)
-        WHERE coalesce($11::text, '') <> 'draft' OR NOT EXISTS (
-            SELECT FROM present AS m
-            WHERE coalesce(m.delivery, '') NOT IN ('draft', 'interrupted')
-        )
+        WHERE NOT EXISTS (SELECT FROM refused)
     ), missing AS (
         SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id,
                n.status, row_number() OVER (ORDER BY n.item) AS place
         FROM new AS n WHERE n.item NOT IN (SELECT m.item FROM present AS m)
+    ), removal AS (
+        SELECT u.sequence FROM unfinished AS u
+        WHERE u.item <> ALL ($3::integer[]) AND (
+            u.delivery = 'interrupted' OR $11::text = 'draft'
+            OR NOT EXISTS (SELECT FROM missing) AND NOT EXISTS (
+                SELECT FROM unfinished AS n WHERE n.item = ANY ($3::integer[])
+            )
+        )
     ), conversation AS (
         UPDATE {{ conversations }} AS c
         SET next_sequence = c.next_sequence + (SELECT count(*) FROM missing),
             last_change = c.last_change + 1,
+            last_removal = CASE
+                WHEN EXISTS (SELECT FROM removal) THEN c.last_change + 1
+                ELSE c.last_removal
+            END,
             updated_at = greatest(c.updated_at, $10::timestamptz)
         WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid
           AND (EXISTS (SELECT FROM missing) OR EXISTS (SELECT FROM unfinished))
@@ -415,11 +460,25 @@ macro_rules! save {
         DELETE FROM {{ display_messages }} AS m USING conversation AS c, unfinished AS u
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id AND m.sequence = u.sequence
           AND m.item <> ALL ($3::integer[]) AND m.delivery IN ('draft', 'interrupted')
-        RETURNING m.item
+        RETURNING m.sequence
+    ), touched AS (
+        UPDATE {{ display_messages }} AS m SET changed = c.last_change
+        FROM conversation AS c
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = c.id AND m.sequence = (
+            SELECT max(n.sequence) FROM {{ display_messages }} AS n
+            WHERE {% if let Some(owner) = owner %}n.{{ owner }} = $12 AND {% endif %}n.conversation_id = $1::uuid AND n.sequence NOT IN (
+                SELECT u.sequence FROM unfinished AS u WHERE u.item <> ALL ($3::integer[])
+            )
+        ) AND EXISTS (SELECT FROM removal) AND NOT EXISTS (SELECT FROM missing)
+          AND m.sequence NOT IN (SELECT u.sequence FROM unfinished AS u)
+        RETURNING "#, display_message_columns!(), r#"
     )"#, $counted, r#"
     SELECT "#, display_message_columns!(), r#" FROM present AS m
-    WHERE m.item NOT IN (SELECT n.item FROM replaced AS n)
-      AND m.item NOT IN (SELECT n.item FROM deleted AS n)
+    WHERE m.sequence NOT IN (SELECT n.sequence FROM replaced AS n)
+      AND m.sequence NOT IN (SELECT n.sequence FROM deleted AS n)
+      AND m.sequence NOT IN (SELECT n.sequence FROM touched AS n)
+    UNION ALL
+    SELECT "#, display_message_columns!(), r#" FROM touched AS m WHERE m.message_id = $2::uuid
     UNION ALL
     SELECT "#, display_message_columns!(), r#" FROM replaced AS m
     UNION ALL

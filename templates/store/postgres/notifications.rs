@@ -63,15 +63,14 @@ impl Store {
     }
 
     /// Tells the watches of a conversation that it has changed.
-    pub(super) async fn announce(&self, conversation_id: Uuid, number: i64) {
+    pub(super) async fn announce(&self, conversation_id: Uuid) {
         const NOTIFY: &str = "SELECT pg_notify($1, $2)";
 
         let Notifications { signals, is_listening } = &self.notifications;
         // Without watches there is nobody to tell.
         drop(signals.send(conversation_id));
         if is_listening.is_some() {
-            let payload = format!("{conversation_id} {number}");
-            let notify = sqlx::query(NOTIFY).bind(CHANNEL).bind(payload);
+            let notify = sqlx::query(NOTIFY).bind(CHANNEL).bind(conversation_id.to_string());
             if let Err(error) = notify.execute(&self.pool).await {
                 tracing::debug!(%conversation_id, %error, "a change was stored and not announced");
             }
@@ -98,6 +97,7 @@ async fn forward(pool: &Pool, signals: &broadcast::Sender<Uuid>) -> sqlx::Result
         // Something may have been missed: at first, and when the connection was lost.
         drop(signals.send(Uuid::nil()));
         while let Some(notification) = listener.try_recv().await? {
+            // Earlier versions of this code send a number behind the id.
             let id = notification.payload().split_whitespace().next();
             let id = id.and_then(|id| Uuid::try_parse(id).ok());
             drop(signals.send(id.unwrap_or_default()));

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::super::{BeginRun, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, Run, RunStatus};
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::rows::{run, run_columns};
-use super::{Store, retry};
+use super::{FOREIGN_KEY_VIOLATION, Store, code, retry};
 
 /// Whether another run may take the place of the run `r`.
 macro_rules! is_free {
@@ -61,17 +61,21 @@ impl Store {
         let lease = lease.as_secs_f64().min(1e9);
         loop {
             let row = retry(|| async {
-                let row = sqlx::query(BEGIN)
+                let query = sqlx::query(BEGIN)
                     .bind(conversation_id)
                     .bind(run_id)
                     .bind(holder)
-                    .bind(lease)
+                    .bind(lease){% if owner.is_none() %};{% endif %}
 {%- if owner.is_some() %}
-                    .bind(owner.id())
+                    .bind(owner.id());
 {%- endif %}
-                    .fetch_optional(&self.pool)
-                    .await?;
-                row.ok_or(Error::NotFound)
+                match query.fetch_optional(&self.pool).await {
+                    // The conversation was deleted in between.
+                    Err(error) if code(&error).as_deref() == Some(FOREIGN_KEY_VIOLATION) => {
+                        Err(Error::NotFound)
+                    }
+                    row => row?.ok_or(Error::NotFound),
+                }
             })
             .await?;
             let current = run(&row)?;

@@ -1,12 +1,16 @@
 //! Every SQL statement of this context, for `PostgreSQL`: connections, retries, errors.
 //!
-//! A call is one statement; only a repeated append, a save that is refused and one that expects
-//! anything need a second, and what sets states aside, restores or discards them is a transaction.
-//! So is a search, to limit its time. A statement that writes locks the conversation first, so
-//! writers of one conversation wait for each other and do not deadlock; those of one process do so
-//! before they take a connection. The owner is the last parameter of every statement; only the usage
-//! of messages, in the statements that store some, comes behind it. Parameters are cast, and `DO UPDATE` uses none: Citus runs the parts of a statement separately, and a part
-//! cannot infer the types of parameters that it does not use.
+//! Most calls are one statement. A few need a second one: a repeated append, a message whose draft is
+//! stored, a save that is refused or that expects anything, a cut. Exports, imports, searches and what
+//! sets states aside, restores or discards them are transactions. A statement that writes locks the
+//! conversation first, so writers of one conversation wait for each other and do not deadlock; only
+//! those of runs, which have one row each, do not. Of one process, at most four writers of a
+//! conversation have a connection, and the others wait before they take one.
+//!
+//! The owner is the last parameter of every statement; only the usage of messages, in the statements
+//! that store some, comes behind it. Parameters are cast, and `DO UPDATE` uses none: Citus runs the
+//! parts of a statement separately, and a part cannot infer the types of parameters that it does not
+//! use.
 {%- if owner.is_none() %}
 
 #![allow(unused_variables, reason = "conversations have no owner here")]
@@ -44,7 +48,7 @@ use uuid::Uuid;
 use self::lease::{Lease, Turn, Turns};
 use self::notifications::Notifications;
 use super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
-use crate::sagents::Timestamp;
+use crate::sagents::timestamp::{Timestamp, from_micros};
 
 pub(super) use crate::sagents::timestamp::now;
 
@@ -161,10 +165,11 @@ where
     write().await
 }
 
-/// A time as it can be stored: not before 4713 BC, where `PostgreSQL` starts.
+/// A time to compare with, in the years 0 to 9999: others are not stored, and `PostgreSQL` does not
+/// take all of them.
 fn timestamp(time: Timestamp) -> Timestamp {
-    let span = Duration::new(24 * 60 * 60, 0) * (6_000 * 365);
-    time.clamp(Timestamp::UNIX_EPOCH - span, Timestamp::UNIX_EPOCH + span)
+    let (first, last) = (from_micros(-62_167_219_200_000_000), from_micros(253_402_300_799_999_999));
+    time.max(first.unwrap_or(time)).min(last.unwrap_or(time))
 }
 
 const SERIALIZATION_FAILURE: &str = "40001";

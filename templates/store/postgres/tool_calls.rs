@@ -144,7 +144,7 @@ impl Store {
             .await?;
             let (call, is_changed) = (DisplayMessage::from_row(&row)?, row.try_get("is_changed")?);
             if is_changed {
-                self.announce(conversation_id, call.changed).await;
+                self.announce(conversation_id).await;
             }
             if is_changed || !edit.applies_to(&call) {
                 return Ok((call, is_changed));
@@ -205,7 +205,7 @@ impl Store {
             result.ok_or_else(|| Error::Invalid(NO_INTERRUPT.into()))
         })
         .await?;
-        self.announce(conversation_id, result.changed).await;
+        self.announce(conversation_id).await;
         Ok(result)
     }
 }

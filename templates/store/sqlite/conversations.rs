@@ -188,6 +188,7 @@ impl Store {
             if deleted == 0 {
                 return Err(Error::NotFound);
             }
+            self.announce(id);
             Ok(())
         })
         .await

@@ -30,8 +30,10 @@ impl Store {
         let usage: Vec<_> = usage.iter().map(|usage| (message.message_id, usage)).collect();
         retry(|| async {
             let mut tx = self.begin().await?;
-            let stored = insert(&mut tx, owner, conversation_id, &[message], Delivery::Stored).await?;
-            if let Some(mut stored) = stored {
+            let change = take_sequences(&mut tx, owner, conversation_id, 1).await?;
+            let (new, delivery) = ([message], Delivery::Stored);
+            let added = insert_items(&mut tx, owner, conversation_id, &new, delivery, &change).await?;
+            if let Some(mut stored) = added {
                 count(&mut tx, owner, conversation_id, &usage).await?;
                 tx.commit().await?;
                 self.announce(conversation_id);
@@ -87,6 +89,14 @@ impl Store {
             let change = take_sequences(&mut tx, owner, conversation_id, missing.len()).await?;
             let (partial, mut saved): (Vec<_>, Vec<_>) =
                 stored.into_iter().partition(is_partial);
+            let is_gone = |row: &DisplayMessage| messages.iter().all(|new| new.item != row.item);
+            let is_shown = !missing.is_empty() || !partial.iter().all(is_gone);
+            // Readers forget the drafts of a message when they get a row of it that is not one.
+            let are_told = delivery != Delivery::Draft && is_shown;
+            let is_removal = |row: &DisplayMessage| {
+                is_gone(row) && !(are_told && row.delivery == Delivery::Draft)
+            };
+            let has_removal = partial.iter().any(is_removal);
             for mut row in partial {
                 if let Some(new) = messages.iter().find(|new| new.item == row.item) {
                     replace(&mut row, new, delivery);
@@ -100,6 +110,12 @@ impl Store {
             let added = insert_items(&mut tx, owner, conversation_id, &missing, delivery, &change);
             saved.extend(added.await?.into_iter().flatten());
             saved.sort_by_key(|row| row.item);
+            if has_removal {
+                let last = mark_removal(&mut tx, owner, conversation_id, change.number).await?;
+                for row in saved.iter_mut().filter(|row| Some(row.sequence) == last) {
+                    row.changed = change.number;
+                }
+            }
             tx.commit().await?;
             self.announce(conversation_id);
             Ok(saved)
@@ -328,18 +344,6 @@ fn replace(row: &mut DisplayMessage, new: &NewDisplayMessage, delivery: Delivery
     row.delivery = delivery;
 }
 
-/// Inserts items with the next sequences, or returns nothing if one of them exists.
-async fn insert(
-    connection: &mut SqliteConnection,
-    owner: &Owner,
-    conversation_id: Uuid,
-    messages: &[&NewDisplayMessage],
-    delivery: Delivery,
-) -> Result<Option<Vec<DisplayMessage>>> {
-    let change = take_sequences(connection, owner, conversation_id, messages.len()).await?;
-    insert_items(connection, owner, conversation_id, messages, delivery, &change).await
-}
-
 /// A change of the display messages of a conversation.
 pub(super) struct Change {
     /// Counts the changes of the conversation.
@@ -523,6 +527,31 @@ async fn delete(
     let delete = sqlx::query(DELETE).bind(message.conversation_id).bind(message.sequence){% if owner.is_some() %}.bind(owner.id()){% endif %};
     delete.execute(connection).await.map(drop)?;
     Ok(())
+}
+
+/// Makes readers begin again, because rows were deleted: the number of a removal is that of a change,
+/// and the last row that stays gets it too, as in a rewind. Returns its sequence.
+async fn mark_removal(
+    connection: &mut SqliteConnection,
+    owner: &Owner,
+    conversation_id: Uuid,
+    number: i64,
+) -> Result<Option<i64>> {
+    const REMOVED: &str = r#"
+        UPDATE {{ conversations }} AS c SET last_removal = $2
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $3 AND {% endif %}c.id = $1"#;
+    const TOUCH: &str = r#"
+        UPDATE {{ display_messages }} AS m SET changed = $2
+        WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1 AND m.sequence = (
+            SELECT max(s.sequence) FROM {{ display_messages }} AS s
+            WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $3 AND {% endif %}s.conversation_id = $1
+        )
+        RETURNING sequence"#;
+
+    let removed = sqlx::query(REMOVED).bind(conversation_id).bind(number){% if owner.is_some() %}.bind(owner.id()){% endif %};
+    removed.execute(&mut *connection).await.map(drop)?;
+    let touch = sqlx::query_scalar(TOUCH).bind(conversation_id).bind(number){% if owner.is_some() %}.bind(owner.id()){% endif %};
+    Ok(touch.fetch_optional(connection).await?)
 }
 
 /// A pattern for LIKE, which ignores the case of ASCII letters only: other letters that have a case

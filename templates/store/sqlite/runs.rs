@@ -12,6 +12,10 @@ use super::super::{BeginRun, Error, Owner, {% if group.is_some() %}Reach, {% end
 use super::{Store, now, retry};
 use crate::sagents::timestamp::{self, from_micros, to_micros, to_text};
 
+const CURRENT: &str = concat!("SELECT ", run_columns!(), r#"
+    FROM {{ runs }} AS r
+    WHERE {% if let Some(owner) = owner %}r.{{ owner }} = $2 AND {% endif %}r.conversation_id = $1"#);
+
 impl Store {
     pub(crate) async fn begin_run(
         &self,
@@ -35,7 +39,7 @@ impl Store {
             RETURNING "#, run_columns!());
 
         let lease = i64::try_from(lease.as_micros()).unwrap_or(i64::MAX);
-        let begun = retry(|| async {
+        retry(|| async {
             let now = timestamp::now();
             let lost = from_micros(to_micros(now).saturating_sub(lease)).unwrap_or(timestamp::MIN);
             let mut tx = self.begin().await?;
@@ -50,15 +54,18 @@ impl Store {
 {%- endif %}
                 .fetch_optional(&mut *tx)
                 .await?;
+            if let Some(row) = begun {
+                tx.commit().await?;
+                return Ok(BeginRun::Started(run(&row)?));
+            }
+            // In the same transaction, so that it has not ended in between.
+            let current = sqlx::query(CURRENT).bind(conversation_id){% if owner.is_some() %}.bind(owner.id()){% endif %};
+            let current = current.fetch_optional(&mut *tx).await?;
             tx.commit().await?;
-            Ok(begun)
+            let current = current.as_ref().map(run).transpose()?;
+            current.map(BeginRun::Busy).ok_or(Error::NotFound)
         })
-        .await?;
-        if let Some(row) = begun {
-            return Ok(BeginRun::Started(run(&row)?));
-        }
-        let current = self.get_run({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id).await?;
-        current.map(BeginRun::Busy).ok_or(Error::NotFound)
+        .await
     }
 
     /// Renews a run that has not ended, and changes its status if there is another one. Returns
@@ -116,16 +123,13 @@ impl Store {
     }
 
     pub(crate) async fn get_run(&self, {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %}, conversation_id: Uuid) -> Result<Option<Run>> {
-        const SELECT: &str = concat!("SELECT ", run_columns!(), r#"
-            FROM {{ runs }} AS r
-            WHERE {% if let Some(owner) = owner %}r.{{ owner }} = $2 AND {% endif %}r.conversation_id = $1"#);
-{% if group.is_some() %}
+{%- if group.is_some() %}
         let query = match reach {
-            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
+            Reach::Owner(owner) => sqlx::query(CURRENT).bind(conversation_id).bind(owner.id()),
             Reach::Group(group) => sqlx::query(groups::RUN).bind(conversation_id).bind(group.id()),
         };
 {%- else %}
-        let query = sqlx::query(SELECT).bind(conversation_id){% if owner.is_some() %}.bind(owner.id()){% endif %};
+        let query = sqlx::query(CURRENT).bind(conversation_id){% if owner.is_some() %}.bind(owner.id()){% endif %};
 {%- endif %}
         let row = query.fetch_optional(&self.pool).await?;
         Ok(row.as_ref().map(run).transpose()?)

@@ -169,6 +169,32 @@ async fn of_many_processes_one_runs_the_agent() {
     }
 }
 
+/// Who is busy has not ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_run_that_stops_another_one_is_running() {
+    const LEASE: Duration = Duration::from_secs(30);
+
+    let (_database, processes, id) = processes(4).await;
+    let mut callers = JoinSet::new();
+    for process in processes {
+        callers.spawn(async move {
+            let scope = scope();
+            for _ in 0..150 {
+                let run_id = Uuid::now_v7();
+                let begun = process.begin_run(&scope, id, run_id, "here", LEASE);
+                match begun.await.unwrap() {
+                    BeginRun::Started(run) => {
+                        let end = process.end_run(&scope, id, run.id, RunStatus::Finished);
+                        end.await.unwrap();
+                    }
+                    BeginRun::Busy(run) => assert_eq!(run.status, RunStatus::Running),
+                }
+            }
+        });
+    }
+    callers.join_all().await;
+}
+
 /// Messages, drafts and tool calls of two processes, followed by readers who lose their connection again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reader_who_reconnects_sees_every_row_in_its_last_form() {

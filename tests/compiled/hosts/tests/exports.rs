@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use database::{Database, STORE};
 use matrix::conversations::{
     ContentType, Conversations, Delivery, Error, Export, ListConversations, MessagePage,
-    NewConversation, NewDisplayMessage, Role, ToolStatus, connect,
+    NewConversation, NewDisplayMessage, Point, Role, SearchPage, ToolStatus, connect,
 };
 use matrix::sagents::{
     Expect, ExportedConversation, ExportedMessage, ExportedUsage, Message, ReadError, State,
@@ -368,6 +368,12 @@ async fn what_cannot_be_imported_is_refused_with_line_and_place_and_nothing_is_s
             r#""sequence":0"#,
             r#""sequence":9223372036854775807"#,
             "line 5: sequence: ",
+        ),
+        (
+            5,
+            r#""sequence":0"#,
+            r#""sequence":9007199254740992"#,
+            "line 5: sequence: 9007199254740992 is out of range",
         ),
         (
             5,
@@ -791,6 +797,52 @@ async fn of_imports_at_the_same_time_one_stores() {
     }
     assert_eq!(created, 1);
     assert_eq!(db.export(1, export.conversation.id).await, export);
+}
+
+/// Two conversations have the highest sequences there can be: earlier versions imported them.
+#[tokio::test]
+async fn a_message_with_the_highest_sequence_stops_neither_its_conversation_nor_housekeeping() {
+    const LAST: &str = "UPDATE sagents_conversations SET next_sequence = 9223372036854775807";
+
+    let db = Db::new().await;
+    let mut export = example();
+    export.messages[1].sequence = (1 << 53) - 1;
+    let id = export.conversation.id;
+    assert!(db.import(1, &export).await);
+    let message = NewDisplayMessage::text(Role::User, "hello");
+    let appended = db.layer.append_display_message(scope(1), id, message).await;
+    assert_eq!(appended.unwrap().sequence, 1 << 53);
+    let rewind = db.layer.rewind_conversation(scope(1), id, Point::End).await;
+    assert_eq!(rewind.unwrap().removed, 0);
+
+    assert!(db.import(2, &example()).await);
+    let pool = db.layer.pool();
+    sqlx::raw_sql(LAST).execute(pool).await.unwrap();
+    let cutoff = "3000-01-01T00:00:00Z".parse().unwrap();
+    let deleted = db.layer.delete_conversations_before(cutoff).await;
+    assert_eq!(deleted.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn an_import_of_any_year_is_listed_and_found() {
+    let db = Db::new().await;
+    let times = [
+        "0000-01-01T00:00:00Z",
+        "2000-01-01T00:00:00Z",
+        "9000-01-01T00:00:00Z",
+        "9999-12-31T23:59:59.999999Z",
+    ];
+    for time in times {
+        let (mut export, time) = (example(), time.parse().unwrap());
+        export.conversation.updated_at = time;
+        export.messages[0].inserted_at = time;
+        assert!(db.import(1, &export).await);
+    }
+    assert_eq!(db.count(1).await, times.len());
+    let search = db
+        .layer
+        .search_messages(scope(1), "where", SearchPage::first());
+    assert_eq!(search.await.unwrap().items.len(), times.len());
 }
 
 #[tokio::test]

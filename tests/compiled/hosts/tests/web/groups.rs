@@ -1,7 +1,7 @@
 //! A group reads what its members have, and changes nothing.
 
 use matrix::devices::web::{Agent, AgentError, AgentRun, Outcome, Web, router};
-use matrix::devices::{Devices, connect};
+use matrix::devices::{Devices, Error, Group, NewConversation, Owner, OwnerScope, Reach, connect};
 use matrix::sagents::Message;
 use matrix::sagents::session::Coordinator;
 use serde_json::json;
@@ -16,6 +16,53 @@ impl Agent for Polite {
     async fn run(&self, run: AgentRun) -> Result<Outcome, AgentError> {
         run.session.add_message(Message::assistant("Hello."))?;
         Ok(Outcome::Finished)
+    }
+}
+
+/// Writes as a device, and reads what all of a club have.
+struct Leader(Uuid);
+
+impl OwnerScope for Leader {
+    fn owner(&self) -> matrix::devices::Result<Owner> {
+        Ok(Owner::new(self.0))
+    }
+
+    fn group(&self) -> matrix::devices::Result<Group> {
+        Ok(Group::new("ours"))
+    }
+
+    fn reach(&self) -> matrix::devices::Result<Reach> {
+        self.group().map(Reach::Group)
+    }
+}
+
+#[tokio::test]
+async fn a_caller_who_reads_as_a_group_writes_as_its_owner_only() {
+    let database = Database::migrated(
+        "INSERT INTO devices (id) VALUES
+             ('00000000-0000-0000-0000-000000000001'), ('00000000-0000-0000-0000-000000000002');
+         INSERT INTO club_devices (club, device) VALUES
+             ('ours', '00000000-0000-0000-0000-000000000001'),
+             ('ours', '00000000-0000-0000-0000-000000000002')",
+    )
+    .await;
+    let layer = Devices::new(connect(&database.url()).await.unwrap());
+    let (member, leader) = (Owner::new(Uuid::from_u128(1)), Leader(Uuid::from_u128(2)));
+    let new = NewConversation::new();
+    let id = layer.create_conversation(&member, new).await.unwrap().id;
+    assert_eq!(layer.get_run(&leader, id).await.unwrap(), None);
+    let cancel = layer.request_cancel(&leader, id).await;
+    assert!(matches!(cancel, Err(Error::NotFound)), "{cancel:?}");
+    let renewed = layer.renew_run(&leader, id, Uuid::now_v7()).await;
+    assert!(matches!(renewed, Err(Error::NotFound)), "{renewed:?}");
+    assert!(!layer.request_cancel(&member, id).await.unwrap());
+
+    let export = layer.export_conversation(&leader, id).await.unwrap();
+    for created in [true, false] {
+        let import = layer.import_conversation(&leader, export.clone()).await;
+        let imported = import.unwrap();
+        assert_eq!(imported.created, created);
+        assert_eq!(imported.conversation.device_id, leader.0);
     }
 }
 

@@ -176,3 +176,26 @@ async fn a_writer_waits_for_others_only_so_long() {
         .append_display_message(&ALICE, locked.id, message);
     assert_eq!(append.await.unwrap().sequence, 4);
 }
+
+/// The trigger does what another transaction may do between the statement's reading and its writing.
+#[tokio::test]
+async fn a_run_of_a_conversation_that_is_deleted_meanwhile_is_not_found() {
+    const DELETE: &str = "
+        CREATE FUNCTION delete_conversation() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            DELETE FROM sagents_conversations WHERE id = new.conversation_id;
+            RETURN new;
+        END $$;
+        CREATE TRIGGER deleting BEFORE INSERT ON sagents_runs
+        FOR EACH ROW EXECUTE FUNCTION delete_conversation()";
+
+    let database = Database::migrated(USERS).await;
+    let pool = connect(&database.url()).await.unwrap();
+    let layer = Conversations::new(pool.clone());
+    let new = NewConversation::new();
+    let id = layer.create_conversation(&ALICE, new).await.unwrap().id;
+    sqlx::raw_sql(DELETE).execute(&pool).await.unwrap();
+    let lease = Duration::from_secs(30);
+    let begun = layer.begin_run(&ALICE, id, Uuid::now_v7(), "here", lease);
+    let begun = begun.await;
+    assert!(matches!(begun, Err(Error::NotFound)), "{begun:?}");
+}
