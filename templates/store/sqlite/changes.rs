@@ -18,9 +18,8 @@ impl Store {
     }
 
     /// How often a watch looks for changes by other processes.
-    #[allow(clippy::unused_self, reason = "the same call as with notifications")]
     pub(crate) fn interval(&self) -> Duration {
-        Duration::from_secs(1)
+        self.interval
     }
 
     pub(super) fn announce(&self, conversation_id: Uuid) {

@@ -121,6 +121,8 @@ pub(super) struct Store {
     searches: Searches,
     /// Tells the watches of this process which conversations change.
     signals: broadcast::Sender<Uuid>,
+    /// How often watches look for what other processes changed.
+    interval: Duration,
 }
 
 impl Store {
@@ -129,6 +131,7 @@ impl Store {
             writers: Writers::default(),
             searches: Searches::new(&pool),
             signals: broadcast::Sender::new(64),
+            interval: Duration::from_secs(1),
             pool,
         }
     }
