@@ -74,34 +74,43 @@ impl Store {
                     return Ok(vec![appended]);
                 }
             }
-            let statement = if usage.is_some() { SAVE_COUNTED } else { SAVE };
-            let mut query = sqlx::query_as(statement)
-                .bind(conversation_id)
-                .bind(message_id)
-                .bind(&items)
-                .bind(&roles)
-                .bind(&types)
-                .bind(&contents)
-                .bind(&metadata)
-                .bind(&calls)
-                .bind(&statuses)
-                .bind(now())
-                .bind(delivery.as_stored()){% if owner.is_none() %};{% endif %}
+            let [new, any] = if usage.is_some() { [SAVE_NEW_COUNTED, SAVE_COUNTED] } else { [SAVE_NEW, SAVE] };
+            let is_new = messages.len() > 1 && delivery != Delivery::Draft;
+            let mut stored: Vec<DisplayMessage> = Vec::new();
+            for statement in is_new.then_some(new).into_iter().chain([any]) {
+                let mut query = sqlx::query_as(statement)
+                    .bind(conversation_id)
+                    .bind(message_id)
+                    .bind(&items)
+                    .bind(&roles)
+                    .bind(&types)
+                    .bind(&contents)
+                    .bind(&metadata)
+                    .bind(&calls)
+                    .bind(&statuses)
+                    .bind(now())
+                    .bind(delivery.as_stored()){% if owner.is_none() %};{% endif %}
 {%- if owner.is_some() %}
-                .bind(owner.id());
+                    .bind(owner.id());
 {%- endif %}
-            if let Some(usage) = usage {
-                query = query.bind(Json([Counted::new(message_id, usage)]));
-            }
-            let stored = match query.fetch_all(lease.connection()).await {
-                // The conversation was deleted in between.
-                Err(error) if code(&error).as_deref() == Some(FOREIGN_KEY_VIOLATION) => {
-                    Err(Error::NotFound)
+                if let Some(usage) = usage {
+                    query = query.bind(Json([Counted::new(message_id, usage)]));
                 }
-                stored => Ok(stored?),
-            };
+                stored = match query.fetch_all(lease.connection()).await {
+                    // The conversation was deleted in between.
+                    Err(error) if code(&error).as_deref() == Some(FOREIGN_KEY_VIOLATION) => {
+                        lease.end();
+                        return Err(Error::NotFound);
+                    }
+                    stored => stored?,
+                };
+                if !stored.is_empty() {
+                    break;
+                }
+            }
             lease.end();
-            stored
+            stored.sort_by_key(|row| row.item);
+            Ok(stored)
         })
         .await?;
         if stored.is_empty() {
@@ -385,6 +394,47 @@ impl Store {
         Ok(found)
     }
 }
+
+/// Stores the items of a message of which nothing is stored; nothing happens otherwise. Most messages
+/// are stored once, and this takes less time than `SAVE`.
+macro_rules! save_new {
+    ($counted:expr) => { concat!(r#"
+    WITH new AS (
+        SELECT n.item, n.role, n.content_type, n.content, n.metadata, n.tool_call_id, n.status,
+               row_number() OVER (ORDER BY n.item) AS place
+        FROM unnest(
+            $3::integer[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[],
+            $9::text[]
+        ) AS n (item, role, content_type, content, metadata, tool_call_id, status)
+    ), conversation AS (
+        UPDATE {{ conversations }} AS c
+        SET next_sequence = c.next_sequence + cardinality($3::integer[]),
+            last_change = c.last_change + 1,
+            updated_at = greatest(c.updated_at, $10::timestamptz)
+        WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $12 AND {% endif %}c.id = $1::uuid AND NOT EXISTS (
+            SELECT FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $12 AND {% endif %}m.conversation_id = $1::uuid
+              AND m.message_id = $2::uuid
+        )
+        RETURNING c.id, c.updated_at, c.last_change,
+                  c.next_sequence - cardinality($3::integer[]) - 1 AS last_sequence{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+    )"#, $counted, r#"
+    INSERT INTO {{ display_messages }} AS m
+        (conversation_id, sequence, message_id, item, role, content_type, content,
+         metadata, tool_call_id, status, inserted_at, changed, delivery{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
+    SELECT c.id, c.last_sequence + n.place, $2::uuid, n.item, n.role, n.content_type,
+           n.content, n.metadata, n.tool_call_id, n.status, c.updated_at, c.last_change,
+           $11::text{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+    FROM conversation AS c, new AS n
+    RETURNING "#, display_message_columns!()) };
+}
+
+const SAVE_NEW: &str = save_new!("");
+const SAVE_NEW_COUNTED: &str = save_new!(counted!(
+    "conversation",
+    "$10",
+    "${% if owner.is_some() %}13{% else %}12{% endif %}"
+));
 
 /// Stores the items of a message. Only missing ones take a sequence, and the conversation is touched
 /// only if something changes: a draft is `refused` if the message has a finished item. If a concurrent

@@ -116,7 +116,7 @@ async fn every_call_is_one_statement() {
     message
         .tool_calls
         .push(ToolCall::new("call_3", "fetch", json!({})));
-    statements!(1, layer.save_message(scope, id, message_id, &message)).unwrap();
+    statements!(2, layer.save_message(scope, id, message_id, &message)).unwrap();
     statements!(
         1,
         layer.load_display_messages(scope, id, MessagePage::last())
