@@ -1,7 +1,7 @@
 //! Every SQL statement of this context, for `PostgreSQL`: connections, retries, errors.
 //!
-//! Most calls are one statement. A few need a second one: a repeated append, a message whose draft is
-//! stored, a save that is refused or that expects anything, a cut. Exports, imports, searches and what
+//! Most calls are one statement. A few need a second one: a message of which something is stored
+//! already, a save that is refused or that expects anything, a cut. Exports, imports, searches and what
 //! sets states aside, restores or discards them are transactions. A statement that writes locks the
 //! conversation first, so writers of one conversation wait for each other and do not deadlock; only
 //! those of runs, which have one row each, do not. Of one process, at most four writers of a
