@@ -404,6 +404,7 @@ impl Maker<'_> {
                 defaulted("cancel_requested", Kind::Boolean, DefaultValue::False),
                 column("started_at", Kind::Time),
                 column("seen_at", Kind::Time),
+                defaulted("resumed", Kind::Boolean, DefaultValue::False),
             ]),
             primary_key: self.primary_key(&name, &["conversation_id"]),
             unique: Vec::new(),
@@ -488,7 +489,7 @@ const CONTENT_TYPES: &[&str] = &[
     "tool_result",
     "todo_snapshot",
 ];
-const TOOL_STATUSES: &[&str] = &["pending", "executing", "completed", "failed", "interrupted", "cancelled"];
+const TOOL_STATUSES: &[&str] = &["pending", "executing", "completed", "failed", "interrupted", "cancelled", "unknown"];
 const DELIVERIES: &[&str] = &["draft", "unsaved", "interrupted", "unknown"];
 const RUN_STATUSES: &[&str] = &["running", "waiting", "finished", "failed", "cancelled"];
 

@@ -15,6 +15,10 @@ impl {{ context }} {
     /// conversation and the last message. Message ids stay the same. Repeating the call with the same
     /// [id](Fork::id) stores nothing and returns the existing conversation.
     ///
+    /// A decision belongs to the conversation in which it was made. A call that was approved, and has
+    /// not ended, waits for a decision again in the fork. One that runs without needing a decision is
+    /// [`Unknown`](super::ToolStatus::Unknown) there.
+    ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if the owner has no such conversation or it has no such message,
@@ -214,7 +218,8 @@ pub(super) struct Located {
     /// The number of display messages that do not stay, and the last sequence that does.
     pub(super) removed: i64,
     pub(super) last_sequence: Option<i64>,
-    /// Whether a tool call that stays waits for a person.
+    /// Whether a tool call that stays waits for a person, or would do so in a fork: approved calls are
+    /// copied without their approval.
     pub(super) is_interrupted: bool,
     pub(super) last_change: i64,
     pub(super) state: Option<(Revision, HeaderState)>,
@@ -232,6 +237,14 @@ impl Located {
             return Ok(None);
         };
         Ok(Some(header.cut(usize::try_from(self.position).unwrap_or(usize::MAX))?))
+    }
+
+    /// Whether the agent waits in a fork; `None` if that is as in the other conversation.
+    pub(super) fn waits_in_fork(&self) -> Option<bool> {
+        match self.is_interrupted {
+            true => Some(true),
+            false => (self.removed > 0).then_some(false),
+        }
     }
 
     /// What a rewind returns that has nothing to do.

@@ -72,10 +72,19 @@ impl DisplayMessage {
         })
     }
 
-    /// The claim of the caller who started this tool call, or decided about it.
+    /// The claim of the caller who started this tool call.
     #[must_use]
     pub fn claim(&self) -> Option<Uuid> {
-        self.metadata.get(CLAIM)?.as_str()?.parse().ok()
+        self.id_in_metadata(CLAIM)
+    }
+
+    /// The claim of the caller whose decision about this tool call is stored.
+    pub(super) fn decision_claim(&self) -> Option<Uuid> {
+        self.id_in_metadata(DECISION_CLAIM)
+    }
+
+    fn id_in_metadata(&self, key: &str) -> Option<Uuid> {
+        self.metadata.get(key)?.as_str()?.parse().ok()
     }
 
     /// The position in the results of a search.
@@ -216,10 +225,16 @@ impl NewDisplayMessage {
     }
 }
 
-/// The keys of a decision and of a claim in the metadata of a tool call.
+/// Keys in the metadata of a tool call: the decision about it, who decided, and who started it.
 pub(super) const HITL_DECISION: &str = "hitl_decision";
 pub(super) const DECISION: &str = "decision";
+pub(super) const DECISION_CLAIM: &str = "decision_claim";
 pub(super) const CLAIM: &str = "claim";
+/// It was running when its conversation was copied.
+pub(super) const STARTED_ELSEWHERE: &str = "started_elsewhere";
+
+/// The key in the metadata of a tool result that waits for a decision.
+pub(super) const IS_INTERRUPT: &str = "is_interrupt";
 
 /// The key of [`DisplayMessage::is_error`] in the metadata.
 pub(super) const IS_ERROR: &str = "is_error";

@@ -5,6 +5,7 @@ use std::io::{BufRead, Write};
 use tracing::instrument;
 use uuid::Uuid;
 
+use super::tool_calls::reset_copied;
 use super::values::{clean_call_id, clean_json, clean_string};
 use super::{{ '{' }}{{ context }}, Conversation, Delivery, DisplayMessage, Error, Export, OwnerScope, Result};
 use crate::sagents::export::{ExportReader, ExportValues, ExportWriter, Place, Record};
@@ -155,7 +156,8 @@ impl Conversation {
 }
 
 impl DisplayMessage {
-    pub(super) fn into_export(self) -> ExportedMessage {
+    pub(super) fn into_export(mut self) -> ExportedMessage {
+        let status = reset_copied(self.status, &mut self.metadata);
         ExportedMessage {
             sequence: self.sequence,
             message_id: self.message_id,
@@ -165,7 +167,7 @@ impl DisplayMessage {
             content: self.content,
             metadata: self.metadata,
             tool_call_id: self.tool_call_id,
-            status: self.status,
+            status,
             inserted_at: self.inserted_at,
             delivery: finished(self.delivery),
         }
@@ -194,6 +196,7 @@ fn clean(record: Option<(Place, Record)>) -> Result<Option<Record>> {
             message.content = clean_string(std::mem::take(&mut message.content));
             message.tool_call_id = message.tool_call_id.as_deref().map(clean_call_id);
             message.delivery = finished(message.delivery);
+            message.status = reset_copied(message.status, &mut message.metadata);
             &mut message.metadata
         }
         Record::Usage(usage) => {

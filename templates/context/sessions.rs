@@ -10,7 +10,9 @@ use super::{
     DisplayMessage, Error, Owner, OwnerScope, Point, Result, Run, RunSignal, RunStatus, ToolStatus,
     store,
 };
-use crate::sagents::{Failure, LoadContext, Message, SessionPersistence, ToolResult};
+use crate::sagents::{
+    Failure, LoadContext, Message, SessionPersistence, StoredCall, ToolResult,
+};
 
 impl SessionPersistence for {{ context }} {
     type Owner = Owner;
@@ -81,6 +83,28 @@ impl SessionPersistence for {{ context }} {
     ) -> Result<Decided<DisplayMessage>> {
         let id = context.conversation_id;
         Self::decide_tool_call(self, scope, id, call_id, decision, claim).await
+    }
+
+    async fn cancel_waiting_tool_call(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        call_id: &str,
+    ) -> Result<Option<(DisplayMessage, bool)>> {
+        let id = context.conversation_id;
+        let cancelled = Self::cancel_waiting_tool_call(self, scope, id, call_id).await;
+        self.if_displayed(scope, id, cancelled).await
+    }
+
+    async fn stored_tool_call(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        call_id: &str,
+    ) -> Result<Option<StoredCall>> {
+        let id = context.conversation_id;
+        let stored = Self::stored_tool_call(self, scope, id, call_id).await;
+        self.if_displayed(scope, id, stored).await
     }
 
     async fn resolve_tool_result(
@@ -168,5 +192,23 @@ impl SessionPersistence for {{ context }} {
 
     fn is_missing(error: &Error) -> bool {
         matches!(error, Error::NotFound)
+    }
+}
+
+impl {{ context }} {
+    /// Nothing if there is no such call in a conversation that exists.
+    async fn if_displayed<T>(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        found: Result<T>,
+    ) -> Result<Option<T>> {
+        match found {
+            Err(Error::NotFound) => {
+                self.get_conversation(scope, conversation_id).await?;
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
     }
 }

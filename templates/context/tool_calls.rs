@@ -4,13 +4,13 @@ use serde_json::{Map, Value, json};
 use tracing::instrument;
 use uuid::Uuid;
 
-use super::display_message::{CLAIM, DECISION, HITL_DECISION};
+use super::display_message::{CLAIM, DECISION, DECISION_CLAIM, HITL_DECISION, IS_INTERRUPT, STARTED_ELSEWHERE};
 use super::values::{clean_call_id, clean_json, clean_text};
 use super::{
     Claim, {{ context }}, Decided, Decision, DisplayMessage, Error, HitlDecision, OwnerScope, Result,
     ToolStatus,
 };
-use crate::sagents::{Content, ToolResult};
+use crate::sagents::{Content, StoredCall, ToolResult};
 
 impl {{ context }} {
     /// The newest tool call with this id, as it is now.
@@ -29,9 +29,8 @@ impl {{ context }} {
         self.store.get_tool_call(&reach, conversation_id, &clean_call_id(call_id)).await
     }
 
-    /// The tool call starts, or continues after an approval that was
-    /// [recorded](Self::record_hitl_decision). Only one of several callers succeeds;
-    /// [`claim_tool_call`](Self::claim_tool_call) can be repeated.
+    /// The tool call starts. An interrupted call needs an approval first. Only one of several callers
+    /// succeeds; [`claim_tool_call`](Self::claim_tool_call) does the same and can be repeated.
     ///
     /// # Errors
     ///
@@ -119,8 +118,9 @@ impl {{ context }} {
             .await
     }
 
-    /// Starts a pending tool call, for exactly one caller in all processes. `claim` identifies the
-    /// attempt: a caller who got no reply repeats the call with it, and gets the same result.
+    /// Starts a tool call that is pending or approved, for exactly one caller in all processes. Only
+    /// that caller may run the tool. `claim` identifies the attempt: a caller who got no reply repeats
+    /// the call with it, and gets the same result.
     ///
     /// # Errors
     ///
@@ -133,7 +133,6 @@ impl {{ context }} {
         claim: Uuid,
     ) -> Result<Claim<DisplayMessage>> {
         let edit = ToolCallEdit {
-            before: vec![ToolStatus::Pending],
             metadata: object(json!({ CLAIM: claim })),
             ..ToolCallEdit::to(ToolStatus::Executing)
         };
@@ -146,8 +145,9 @@ impl {{ context }} {
     }
 
     /// Stores a person's decision about an interrupted tool call, for exactly one caller in all
-    /// processes, who acts on it: the call is then executing or cancelled. `claim` identifies the
-    /// attempt: a caller who got no reply repeats the call with it, and gets the same result.
+    /// processes. An approved call is pending until somebody [claims](Self::claim_tool_call) it, a
+    /// rejected one is cancelled. `claim` identifies the attempt: a caller who got no reply repeats the
+    /// call with it, and gets the same result.
     ///
     /// # Errors
     ///
@@ -167,11 +167,11 @@ impl {{ context }} {
         };
         let edit = ToolCallEdit {
             before: vec![ToolStatus::Interrupted],
-            is_decision: true,
+            only_undecided: true,
             metadata: object(json!({
                 HITL_DECISION: recorded,
                 DECISION: decision,
-                CLAIM: claim,
+                DECISION_CLAIM: claim,
             })),
             ..ToolCallEdit::to(decision.status())
         };
@@ -180,7 +180,7 @@ impl {{ context }} {
             return Ok(Decided::Claimed(call));
         }
         match call.decision() {
-            Some(_) if call.claim() == Some(claim) => Ok(Decided::Claimed(call)),
+            Some(_) if call.decision_claim() == Some(claim) => Ok(Decided::Claimed(call)),
             Some(decision) => Ok(Decided::Already(decision, call)),
             None => Err(refused(&call, "waits for no decision")),
         }
@@ -204,7 +204,7 @@ impl {{ context }} {
         let edit = ToolCallEdit {
             status: None,
             before: ToolStatus::ALL.into_iter().filter(is_open).collect(),
-            is_decision: true,
+            only_undecided: true,
             metadata: object(json!({ HITL_DECISION: decision })),
         };
         let (call, is_changed) = self.edit_tool_call(scope, conversation_id, call_id, edit).await?;
@@ -240,6 +240,48 @@ impl {{ context }} {
         self.store
             .resolve_interrupted_tool_result(&owner, conversation_id, &call_id, &content, result.is_error)
             .await
+    }
+
+    /// Cancels a tool call that nobody has decided about or started. Returns the call, and whether it
+    /// is cancelled.
+    pub(super) async fn cancel_waiting_tool_call(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        call_id: &str,
+    ) -> Result<(DisplayMessage, bool)> {
+        let edit = ToolCallEdit {
+            before: vec![ToolStatus::Pending, ToolStatus::Interrupted],
+            only_undecided: true,
+            ..ToolCallEdit::to(ToolStatus::Cancelled)
+        };
+        let (call, is_changed) = self.edit_tool_call(scope, conversation_id, call_id, edit).await?;
+        let is_repeated = call.status == Some(ToolStatus::Cancelled) && call.decision().is_none();
+        Ok((call, is_changed || is_repeated))
+    }
+
+    /// What is stored about a tool call, and its result.
+    pub(super) async fn stored_tool_call(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        call_id: &str,
+    ) -> Result<StoredCall> {
+        let owner = scope.owner()?;
+        let short = clean_call_id(call_id);
+        let (call, result) = self.store.stored_tool_call(&owner, conversation_id, &short).await?;
+        let is_result = |row: &DisplayMessage| row.metadata.get(IS_INTERRUPT) != Some(&true.into());
+        let result = result.filter(is_result).map(|row| {
+            let name = row.metadata.get("name").and_then(Value::as_str).unwrap_or_default();
+            let mut result = ToolResult::new(call_id, name, row.content);
+            result.is_error = row.is_error;
+            (row.message_id, result)
+        });
+        Ok(StoredCall {
+            status: call.status.unwrap_or(ToolStatus::Pending),
+            decision: call.decision(),
+            result,
+        })
     }
 
     pub(super) async fn change_tool_call(
@@ -301,11 +343,9 @@ pub(super) struct ToolCallEdit {
     pub status: Option<ToolStatus>,
     /// The statuses that it applies to.
     pub before: Vec<ToolStatus>,
-    /// Whether it decides about the call: then it applies only if nothing is decided yet, and the
-    /// newest result of the call gets `hitl_decision` too. Otherwise, an interrupted call starts
-    /// only if it is approved.
-    pub is_decision: bool,
-    /// Merged into that of the call.
+    /// Whether it applies only to calls without a decision.
+    pub only_undecided: bool,
+    /// Merged into that of the call. The newest result of the call gets `hitl_decision` too.
     pub metadata: Map<String, Value>,
 }
 
@@ -316,7 +356,7 @@ impl ToolCallEdit {
         Self {
             status: Some(status),
             before: ToolStatus::ALL.into_iter().filter(may_change).collect(),
-            is_decision: false,
+            only_undecided: false,
             metadata: Map::new(),
         }
     }
@@ -324,16 +364,32 @@ impl ToolCallEdit {
     pub(super) fn applies_to(&self, call: &DisplayMessage) -> bool {
         let decision = call.metadata.get(HITL_DECISION);
         let starts = self.status == Some(ToolStatus::Executing);
-        let is_ready = match call.status {
-            _ if self.is_decision => decision.is_none(),
-            Some(ToolStatus::Interrupted) if starts => {
-                decision.is_some_and(|decision| decision == HitlDecision::Approved.as_str())
-            }
-            _ => true,
+        let is_ready = match decision {
+            _ if self.only_undecided => decision.is_none(),
+            None => !starts || call.status != Some(ToolStatus::Interrupted),
+            Some(decision) => !starts || decision == HitlDecision::Approved.as_str(),
         };
         is_ready && call.status.is_some_and(|status| self.before.contains(&status))
     }
 
-    /// The keys of the metadata that a call loses when it gets another question.
-    pub(super) const OF_A_DECISION: [&str; 3] = [HITL_DECISION, DECISION, CLAIM];
+    /// The keys of the metadata that a call loses when a person has to decide again.
+    pub(super) const OF_A_DECISION: [&str; 4] = [HITL_DECISION, DECISION, DECISION_CLAIM, CLAIM];
+}
+
+/// Takes what must not be copied from a tool call or its result. Nobody has approved a call in the
+/// copy, and nobody runs it there. The statement that forks a conversation does the same.
+pub(super) fn reset_copied(status: Option<ToolStatus>, metadata: &mut Map<String, Value>) -> Option<ToolStatus> {
+    let is_open = status.is_some_and(|status| !status.is_ended()) || metadata.get(IS_INTERRUPT) == Some(&true.into());
+    let is_approved = metadata.get(HITL_DECISION).is_some_and(|decision| decision == HitlDecision::Approved.as_str());
+    if status == Some(ToolStatus::Executing) {
+        drop(metadata.insert(STARTED_ELSEWHERE.into(), true.into()));
+    }
+    if is_open && is_approved {
+        metadata.retain(|key, _| !ToolCallEdit::OF_A_DECISION.contains(&key.as_str()));
+        return status.map(|_| ToolStatus::Interrupted);
+    }
+    match status {
+        Some(ToolStatus::Executing) => Some(ToolStatus::Unknown),
+        status => status,
+    }
 }

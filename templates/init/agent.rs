@@ -15,11 +15,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use {{ module }}::web::openai::{Answer, tool};
-use {{ module }}::web::{Agent, AgentError, AgentRun, Outcome};
+use {{ module }}::web::{Agent, AgentError, AgentRun, Outcome, StartCall};
 use crate::model::{Model, ModelError, Request};
 use crate::sagents::{
-    Claim, Content, Decision, Message, MessageStatus, Role, Todo, TodoStatus, ToolCall, ToolResult,
-    timestamp,
+    Content, Message, MessageStatus, Role, Todo, TodoStatus, ToolCall, ToolResult, timestamp,
 };
 
 const INSTRUCTIONS: &str = "You are a helpful assistant. Answer in Markdown, and be brief. \
@@ -224,40 +223,30 @@ async fn result_of(
             "The user stopped the agent before the tool ran.".to_owned()
         )));
     }
-    let arguments = call.arguments.clone().unwrap_or_default();
     let is_asked = session.read(|state| state.result_of(id).is_some());
-    if !is_asked {
-        if let Some(question) = question(call) {
-            session.tool_interrupted(id, json!({ "question": question }))?;
-            return Ok(None);
-        }
-        return Ok(Some(match session.claim_call(id).await? {
-            Claim::Claimed(_) => run_tool(run, &call.name, &arguments),
-            Claim::Already(_) => Err(RESTARTED.to_owned()),
-        }));
+    if let Some(question) = question(call).filter(|_| !is_asked) {
+        session.tool_interrupted(id, json!({ "question": question }))?;
+        return Ok(None);
     }
-    Ok(match run.decision(id).await? {
-        None => None,
-        Some(Decision::Reject { reason: None }) => {
-            Some(Err("The user does not want this.".to_owned()))
+    Ok(match run.start_call(id).await? {
+        StartCall::Waiting => None,
+        StartCall::Rejected(None) => Some(Err("The user does not want this.".to_owned())),
+        StartCall::Rejected(Some(reason)) => {
+            Some(Err(format!("The user does not want this: {reason}")))
         }
-        Some(Decision::Reject {
-            reason: Some(reason),
-        }) => Some(Err(format!("The user does not want this: {reason}"))),
-        // A process that was killed may have run it.
-        Some(_) if run.resumed => Some(Err(RESTARTED.to_owned())),
-        Some(Decision::Approve) => Some(run_tool(run, &call.name, &arguments)),
-        Some(Decision::Edit { arguments }) => {
-            let result = run_tool(run, &call.name, &arguments);
+        StartCall::Over => Some(Err("The tool was not run.".to_owned())),
+        StartCall::Run(None) => {
+            let arguments = call.arguments.clone().unwrap_or_default();
+            Some(run_tool(run, &call.name, &arguments).await)
+        }
+        StartCall::Run(Some(arguments)) => {
+            let result = run_tool(run, &call.name, &arguments).await;
             let note =
                 |result| format!("{result} The user had changed the arguments to {arguments}.");
             Some(result.map(note))
         }
     })
 }
-
-const RESTARTED: &str =
-    "The server was restarted while the tool ran; it is not known whether it has run.";
 
 /// The calls of the last answer that have no result, or only a question in place of it.
 fn open_calls(run: &AgentRun) -> Vec<ToolCall> {
@@ -322,7 +311,7 @@ fn question(call: &ToolCall) -> Option<String> {
 }
 
 /// Runs a tool. The model reads the result, also if it is an error.
-fn run_tool(run: &AgentRun, name: &str, arguments: &Value) -> Result<String, String> {
+async fn run_tool(run: &AgentRun, name: &str, arguments: &Value) -> Result<String, String> {
     match name {
         "current_time" => Ok(timestamp::to_text(timestamp::now())),
         "write_todos" => {
@@ -335,9 +324,12 @@ fn run_tool(run: &AgentRun, name: &str, arguments: &Value) -> Result<String, Str
             changed.map_err(|error| error.to_string())?;
             Ok("The list is replaced.".to_owned())
         }
-        // A real one would be sent here.
         "send_postcard" => match (arguments["to"].as_str(), arguments["text"].as_str()) {
-            (Some(to), Some(_)) => Ok(format!("The postcard to {to} was sent.")),
+            (Some(to), Some(_)) => {
+                // A real one would be sent here.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                Ok(format!("The postcard to {to} was sent."))
+            }
             _ => Err("A postcard needs `to` and `text`.".to_owned()),
         },
         _ => Err(format!("There is no tool {name}.")),

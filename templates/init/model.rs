@@ -322,6 +322,9 @@ fn answer_to(question: &str) -> Script {
 /// `step` is how often tools were called for the current question.
 fn after_tool(name: &str, result: &str, is_error: bool, step: usize) -> Script {
     match name {
+        "send_postcard" if result.contains("unknown") => {
+            Script::says("I can't tell whether it was sent. Please check before you ask again.")
+        }
         "send_postcard" if is_error => Script::says("All right, I have not sent it."),
         "send_postcard" => Script::says("It is on its way."),
         "write_todos" if step < TASKS.len() => Script::calls(

@@ -13,7 +13,7 @@ use super::message::{Message, ToolResult};
 use super::run::{BeginRun, Run, RunSignal, RunStatus};
 use super::serializer::ReadError;
 use super::state::State;
-use super::turn::{Claim, Decided, Decision, Delivery, ToolStatus};
+use super::turn::{Claim, Decided, Decision, Delivery, StoredCall, ToolStatus};
 
 /// Storage of agent states. Every call takes the scope of the caller.
 pub trait AgentPersistence: Sync {
@@ -108,8 +108,8 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
         metadata: Map<String, Value>,
     ) -> impl Future<Output = Result<Self::DisplayMessage, Self::Error>> + Send;
 
-    /// Starts a pending tool call, for exactly one of all callers. Repeated with the same `claim`,
-    /// the result is the same.
+    /// Starts a tool call that is pending or approved, for exactly one of all callers. Repeated with
+    /// the same `claim`, the result is the same.
     fn claim_tool_call(
         &self,
         scope: &Self::Scope,
@@ -119,8 +119,8 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
     ) -> impl Future<Output = Result<Claim<Self::DisplayMessage>, Self::Error>> + Send;
 
     /// Stores a person's decision about an interrupted tool call, for exactly one of all callers.
-    /// Repeated with the same `claim`, the result is the same. The call is then executing or
-    /// cancelled.
+    /// Repeated with the same `claim`, the result is the same. An approved call is then pending, a
+    /// rejected one cancelled.
     fn decide_tool_call(
         &self,
         scope: &Self::Scope,
@@ -129,6 +129,23 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
         decision: &Decision,
         claim: Uuid,
     ) -> impl Future<Output = Result<Decided<Self::DisplayMessage>, Self::Error>> + Send;
+
+    /// Cancels the newest tool call with this id if nobody has decided about it or started it. Returns
+    /// the call, and whether it is cancelled; nothing if the call isn't displayed.
+    fn cancel_waiting_tool_call(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        call_id: &str,
+    ) -> impl Future<Output = Result<Option<(Self::DisplayMessage, bool)>, Self::Error>> + Send;
+
+    /// What is stored about the newest tool call with this id; nothing if the call isn't displayed.
+    fn stored_tool_call(
+        &self,
+        scope: &Self::Scope,
+        context: &LoadContext,
+        call_id: &str,
+    ) -> impl Future<Output = Result<Option<StoredCall>, Self::Error>> + Send;
 
     /// Replaces the newest result of a tool call, which marks an interrupt, with the real one.
     /// Repeated, it fails.

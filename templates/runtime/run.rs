@@ -29,6 +29,8 @@ pub struct Run {
     /// When its process renewed it last.
     #[serde(with = "timestamp")]
     pub seen_at: Timestamp,
+    /// Whether it took the place of a run whose process ended before the run did.
+    pub resumed: bool,
 }
 
 impl Run {

@@ -197,8 +197,8 @@
 //!
 //! A tool call that needs a person's consent is *interrupted*, and the run of the agent waits. The
 //! person may take days, and the application may be restarted. The first to decide, in any process,
-//! gets [`Decided::Claimed`] and acts on the decision; all others get [`Decided::Already`]. So no tool
-//! runs twice, and no decision is lost.
+//! gets [`Decided::Claimed`]; all others get [`Decided::Already`]. An approved call is then claimed for
+//! execution, once, like a call that needs no approval. So no tool runs twice, and no decision is lost.
 //!
 //! ```ignore
 //! use serde_json::json;
@@ -244,9 +244,10 @@
 //!         return Ok(false);
 //!     };
 //!     session.resumed()?;
-//!     session.tool_result(match decision {
-//!         Decision::Reject { .. } => ToolResult::error(call_id, "pay", "The user does not want it."),
-//!         _ => ToolResult::new(call_id, "pay", "done"),
+//!     session.tool_result(match (decision, session.claim_call(call_id).await?) {
+//!         (Decision::Reject { .. }, _) => ToolResult::error(call_id, "pay", "The user does not want it."),
+//!         (_, Claim::Claimed(_)) => ToolResult::new(call_id, "pay", "done"), // pay here
+//!         (_, Claim::Already(_)) => return Ok(false), // somebody else runs it
 //!     })?;
 //!     run(session).await?;
 //!     Ok(true)
@@ -407,7 +408,7 @@ pub use self::serializer::{ReadError, TooDeep};
 pub use self::state::State;
 pub use self::timestamp::Timestamp;
 pub use self::todo::{Todo, TodoId, TodoStatus};
-pub use self::turn::{Claim, Decided, Decision, Delivery, ToolStatus};
+pub use self::turn::{Claim, Decided, Decision, Delivery, StoredCall, ToolStatus};
 pub use self::usage::{
     MessageUsage, ModelUsage, Price, TokenUsage, Usage, set_usage, usage_of,
 };

@@ -226,6 +226,23 @@ impl State {
         calls.find(|call| call.call_id == tool_call_id)
     }
 
+    /// The newest call of each id that has no result, or an interrupt in its place.
+    #[must_use]
+    pub fn open_tool_calls(&self) -> Vec<ToolCall> {
+        let mut open: Vec<&ToolCall> = Vec::new();
+        for message in self.messages.iter() {
+            let results = message.tool_results.iter();
+            for result in results.filter(|result| !result.is_interrupt) {
+                open.retain(|call| call.call_id != result.tool_call_id);
+            }
+            for call in &message.tool_calls {
+                open.retain(|other| other.call_id != call.call_id);
+                open.push(call);
+            }
+        }
+        open.into_iter().cloned().collect()
+    }
+
     /// Replaces every interrupt with the call id of this result. Returns whether there was one.
     pub(super) fn resolve_interrupts(&mut self, result: &ToolResult) -> bool {
         self.replace_results(|existing| {

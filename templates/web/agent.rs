@@ -8,10 +8,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::{
-    ContentType, {{ context }}, Decision, Delivery, DisplayMessage, Error, MessagePage, Role,
+    Claim, ContentType, {{ context }}, Decision, Delivery, DisplayMessage, Error, MessagePage, Role,
+    ToolStatus,
 };
 use super::Caller;
-use crate::sagents::session::{AgentSession, CancelToken};
+use crate::sagents::session::{AgentSession, CancelToken, SessionError};
 
 /// Answers what people send.
 ///
@@ -21,8 +22,9 @@ pub trait Agent: Send + Sync + 'static {
     /// [token](AgentRun::token) is cancelled. What it does goes through the session.
     ///
     /// It is called again after a decision, when a person wants it to continue, and after a restart:
-    /// it starts from the agent state, and looks for calls that are [decided](AgentRun::decision) and
-    /// for an answer that is [unfinished](AgentRun::unfinished).
+    /// it starts from the agent state, [starts](AgentRun::start_call) the calls that have no result,
+    /// and looks for an answer that is [unfinished](AgentRun::unfinished). A call that was running when
+    /// its process ended has a result that says so before the agent is called.
     fn run(&self, run: AgentRun) -> impl Future<Output = Result<Outcome, AgentError>> + Send;
 }
 
@@ -42,6 +44,19 @@ pub enum Outcome {
     Failed(String),
 }
 
+/// Whether a tool call runs now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StartCall {
+    /// Run the tool, with these arguments if a person changed them.
+    Run(Option<Value>),
+    /// A person has to decide first.
+    Waiting,
+    /// A person does not want it, for this reason.
+    Rejected(Option<String>),
+    /// It was started before, or cancelled: do not run it.
+    Over,
+}
+
 /// A run of the agent.
 pub struct AgentRun {
     /// The context of the conversation.
@@ -52,8 +67,7 @@ pub struct AgentRun {
     pub session: AgentSession<{{ context }}>,
     /// Says when to stop.
     pub token: CancelToken,
-    /// Whether this run takes over one whose process ended. It is not known then whether a tool call
-    /// that was executing has run, so it must not be executed again.
+    /// Whether this run takes over one whose process ended before the run did.
     pub resumed: bool,
 }
 
@@ -67,15 +81,24 @@ impl fmt::Debug for AgentRun {
 }
 
 impl AgentRun {
-    /// What a person decided about a tool call.
+    /// Starts a tool call, if it may run now. Only [`StartCall::Run`] allows the caller to run the tool,
+    /// and it is returned once, in all processes.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no such call.
-    pub async fn decision(&self, call_id: &str) -> Result<Option<Decision>, Error> {
-        let id = self.session.conversation_id();
-        let call = self.conversations.get_tool_call(&self.scope, id, call_id).await?;
-        Ok(call.decision())
+    /// [`SessionError::Storage`] if there is no such call or the failure is permanent.
+    pub async fn start_call(&self, call_id: &str) -> Result<StartCall, SessionError<Error>> {
+        Ok(match self.session.claim_call(call_id).await? {
+            Claim::Claimed(call) => match call.decision() {
+                Some(Decision::Edit { arguments }) => StartCall::Run(Some(arguments)),
+                _ => StartCall::Run(None),
+            },
+            Claim::Already(call) => match (call.status, call.decision()) {
+                (_, Some(Decision::Reject { reason })) => StartCall::Rejected(reason),
+                (Some(ToolStatus::Interrupted), None) => StartCall::Waiting,
+                _ => StartCall::Over,
+            },
+        })
     }
 
     /// The answer at the end of the conversation, if it was interrupted: the id of the message, and its

@@ -101,7 +101,7 @@ pub(super) async fn send(
         let is_working = web.runner.is_working(caller.owner()?, session.conversation_id());
         if !is_working && is_waiting(&session) {
             // A message instead of a decision.
-            session.cancel_interrupts()?;
+            session.cancel_interrupts().await?;
         }
         let items = session.send(message_id, Message::user(text)).await?;
         // A message that is repeated may have its answer.

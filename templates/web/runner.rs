@@ -42,10 +42,8 @@ struct Work {
 pub(super) enum Reason {
     /// There is a message without an answer, or a decision, unless the agent has seen it already.
     News,
-    /// A person wants it.
+    /// A person wants it, or a process ended in the middle of a run.
     Asked,
-    /// A process ended in the middle of a run.
-    Abandoned,
 }
 
 impl Runner {
@@ -164,7 +162,7 @@ impl Web {
             RunStatus::Finished | RunStatus::Failed | RunStatus::Cancelled => false,
         };
         if is_left {
-            self.start(scope, session, Reason::Abandoned).await?;
+            self.start(scope, session, Reason::Asked).await?;
         }
         Ok(())
     }
@@ -212,12 +210,12 @@ impl Web {
             scope: Arc::clone(scope),
             session: session.clone(),
             token: token.clone(),
-            resumed: reason == Reason::Abandoned,
+            resumed: guard.resumed(),
         };
         // A task, so that one that panics is one that failed.
         let agent = async {
-            self.take_over(scope, session, reason).await?;
-            if reason == Reason::News && !self.has_news(scope, session).await {
+            let has_left = self.take_over(scope, session, guard.resumed()).await?;
+            if reason == Reason::News && !has_left && !self.has_news(scope, session).await {
                 return Ok(Outcome::Finished);
             }
             tokio::spawn((self.runner.agent)(run)).await?
@@ -246,21 +244,23 @@ impl Web {
         is_stopped
     }
 
-    /// Prepares the session for a run that may follow one of another process.
+    /// Prepares the session for a run that may follow one of another process. Returns whether that one
+    /// has left something to do.
     async fn take_over(
         &self,
         scope: &Arc<Caller>,
         session: &AgentSession<{{ context }}>,
-        reason: Reason,
-    ) -> Result<()> {
+        resumed: bool,
+    ) -> Result<bool> {
         // Another process may have saved the agent state since this one loaded it.
         match session.save().await {
             Ok(_) | Err(SessionError::Conflict { .. }) => drop(session.reload().await?),
             Err(error) => return Err(error),
         }
         session.resumed()?;
-        if reason != Reason::Abandoned {
-            return Ok(());
+        let sealed = session.seal_calls().await?;
+        if !resumed {
+            return Ok(sealed > 0);
         }
         // What it was saying stays unfinished, and what it did not save is not known to the agent.
         let id = session.conversation_id();
@@ -274,7 +274,7 @@ impl Web {
             };
         }
         drop(self.conversations.settle_messages(scope, id, &left).await?);
-        Ok(())
+        Ok(true)
     }
 
     /// Whether there is a message without an answer, or a decision that the agent has not seen.

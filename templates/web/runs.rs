@@ -31,12 +31,12 @@ pub(super) async fn stop(
     let caller = Arc::new(caller);
     let session = web.session(&caller, id.get()).await?;
     let is_working = web.runner.is_working(caller.owner()?, id.get());
+    // The agent may work in another process.
+    let _ = session.cancel_run().await?;
     if !is_working && is_waiting(&session) {
         session.cancelled()?;
-        session.cancel_interrupts()?;
+        session.cancel_interrupts().await?;
         let _ = session.save().await?;
-    } else {
-        let _ = session.cancel_run().await?;
     }
     Ok(StatusCode::ACCEPTED)
 }

@@ -71,7 +71,7 @@ use crate::sagents::session::{AgentSession, Coordinator, SessionError};
 use {{ import }};
 {%- endif %}
 
-pub use self::agent::{Agent, AgentError, AgentRun, Outcome};
+pub use self::agent::{Agent, AgentError, AgentRun, Outcome, StartCall};
 pub use self::guard::{headers, same_site};
 pub use self::problem::Problem;
 

@@ -1,6 +1,8 @@
 //! The page of a new package, in a real browser.
 
 mod driver;
+mod http;
+mod kills;
 mod site;
 #[path = "../support/mod.rs"]
 mod support;

@@ -15,10 +15,17 @@ use crate::support::{self, Host, Run};
 
 pub struct Site {
     program: Child,
-    port: u16,
-    /// How long the model takes for a word, in milliseconds.
-    pace: u32,
+    pub port: u16,
+    pace: Pace,
     directory: TempDir,
+}
+
+#[derive(Clone, Copy)]
+struct Pace {
+    /// How long the model takes for a word, in milliseconds.
+    word: u32,
+    /// How long a tool takes, in seconds.
+    tool: u32,
 }
 
 impl Site {
@@ -27,7 +34,16 @@ impl Site {
         Self::with_pace(1)
     }
 
-    pub fn with_pace(pace: u32) -> Self {
+    pub fn with_pace(word: u32) -> Self {
+        Self::new(Pace { word, tool: 0 })
+    }
+
+    /// A server whose tools take this many seconds.
+    pub fn with_slow_tools(tool: u32) -> Self {
+        Self::new(Pace { word: 1, tool })
+    }
+
+    fn new(pace: Pace) -> Self {
         let directory = support::temporary("sagents-site-");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let program = serve(&directory, port, pace);
@@ -44,9 +60,15 @@ impl Site {
         let _ = self.program.wait();
     }
 
-    /// Starts the server again after a kill, at the same address.
+    /// Starts the server again after a kill, at the same address. Its tools are fast now.
     pub fn restart(&mut self) {
+        self.pace.tool = 0;
         self.program = serve(&self.directory, self.port, self.pace);
+    }
+
+    /// How often a tool has run.
+    pub fn tool_runs(&self) -> usize {
+        fs::read_to_string(self.directory.path().join(TOOL_RUNS)).map_or(0, |runs| runs.lines().count())
     }
 
     /// A browser in which somebody is signed in.
@@ -79,12 +101,13 @@ pub fn ready(browser: &Browser) {
 }
 
 /// Starts the program and waits for its address, which it prints when it can be used.
-fn serve(directory: &TempDir, port: u16, pace: u32) -> Child {
+fn serve(directory: &TempDir, port: u16, pace: Pace) -> Child {
     let mut program = Command::new(program())
         .current_dir(directory.path())
         .env("DATABASE_URL", format!("sqlite:{}", directory.path().join("conversations.db").display()))
         .env("PORT", port.to_string())
-        .env("SCRIPTED_DELAY_MS", pace.to_string())
+        .env("SCRIPTED_DELAY_MS", pace.word.to_string())
+        .env("TOOL_SECONDS", pace.tool.to_string())
         .env_remove("OPENAI_BASE_URL")
         .stdout(Stdio::piped())
         .spawn()
@@ -102,6 +125,9 @@ fn program() -> &'static PathBuf {
         host.generate(
             "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --web axum --path my_app",
         );
+        let agent = host.read("my_app/src/agent.rs");
+        assert!(agent.contains(RUN_TOOL));
+        host.write("my_app/src/agent.rs", &agent.replace(RUN_TOOL, &format!("{RUN_TOOL}{COUNT_RUNS}")));
         support::write_workspace(&host, Some(support::NEWEST), &["my_app"]);
         let run = Run::of(support::cargo(&host).args(["build", "--workspace", "--bins"]));
         assert_eq!(run.code, 0, "{}", run.stderr);
@@ -110,3 +136,17 @@ fn program() -> &'static PathBuf {
         program
     })
 }
+
+/// Has a line for every tool that ran.
+const TOOL_RUNS: &str = "tool_runs";
+
+/// Where the example's agent runs a tool.
+const RUN_TOOL: &str = "async fn run_tool(run: &AgentRun, name: &str, arguments: &Value) -> Result<String, String> {";
+
+/// Counts the runs of tools, and makes them slow.
+const COUNT_RUNS: &str = r#"
+    let mut runs = std::fs::OpenOptions::new().create(true).append(true).open("tool_runs").unwrap();
+    std::io::Write::write_all(&mut runs, b"ran\n").unwrap();
+    let seconds = std::env::var("TOOL_SECONDS").unwrap().parse().unwrap();
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+"#;

@@ -14,7 +14,7 @@ use crate::sagents::session::Coordinator;
 use crate::sagents::stored::SavePoint;
 use crate::sagents::{
     AgentPersistence, BeginRun, Claim, Cut, Decided, Decision, Delivery, Expect, Failure, LoadContext, Loaded, Message,
-    PersistContext, Point, Revision, Run, RunSignal, RunStatus, SessionPersistence, State, ToolResult, ToolStatus,
+    PersistContext, Point, Revision, Run, RunSignal, RunStatus, SessionPersistence, State, StoredCall, ToolResult, ToolStatus,
 };
 
 /// A storage that records what it is asked to write.
@@ -114,6 +114,19 @@ impl SessionPersistence for Arc<Storage> {
         Ok(Decided::Claimed(()))
     }
 
+    async fn cancel_waiting_tool_call(
+        &self,
+        (): &(),
+        _: &LoadContext,
+        _: &str,
+    ) -> Result<Option<((), bool)>, Infallible> {
+        Ok(None)
+    }
+
+    async fn stored_tool_call(&self, (): &(), _: &LoadContext, _: &str) -> Result<Option<StoredCall>, Infallible> {
+        Ok(None)
+    }
+
     async fn resolve_tool_result(&self, (): &(), _: &LoadContext, _: &ToolResult) -> Result<(), Infallible> {
         Ok(())
     }
@@ -135,6 +148,7 @@ impl SessionPersistence for Arc<Storage> {
             cancel_requested: false,
             started_at: Utc::now(),
             seen_at: Utc::now(),
+            resumed: false,
         }))
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use super::super::persistence::SessionPersistence;
+use super::super::run::Run;
 use super::{AgentSession, CancelToken};
 
 /// A run of the agent that belongs to the caller; see [`AgentSession::begin_run`].
@@ -20,6 +21,7 @@ pub struct RunGuard<P: SessionPersistence> {
     token: CancelToken,
     /// Whether it is known that the run began, or that it did not.
     is_known: bool,
+    resumed: bool,
 }
 
 impl<P: SessionPersistence> RunGuard<P> {
@@ -30,7 +32,13 @@ impl<P: SessionPersistence> RunGuard<P> {
             session: session.clone(),
             run_id,
             is_known: false,
+            resumed: false,
         }
+    }
+
+    pub(super) fn started(mut self, run: &Run) -> Self {
+        self.resumed = run.resumed;
+        self
     }
 
     /// The run began, or did not.
@@ -44,6 +52,13 @@ impl<P: SessionPersistence> RunGuard<P> {
     #[must_use]
     pub fn run_id(&self) -> Uuid {
         self.run_id
+    }
+
+    /// Whether this run took the place of one whose process ended before the run did. Tool calls that
+    /// were executing then have an unknown outcome; see [`AgentSession::seal_calls`].
+    #[must_use]
+    pub fn resumed(&self) -> bool {
+        self.resumed
     }
 
     /// Tells the agent when it has to stop.

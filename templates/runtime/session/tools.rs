@@ -10,6 +10,8 @@ use super::super::state::State;
 use super::super::turn::{Claim, Decided, Decision, ToolStatus};
 use super::guard::RunGuard;
 use super::handle::{AgentSession, Result};
+use super::state::SessionState;
+use super::turn::resolved_by;
 use super::writes::{PendingWrite, Written};
 
 /// The status of a tool call is stored after the message that has the call. A change that [the
@@ -65,8 +67,8 @@ impl<P: SessionPersistence> AgentSession<P> {
         self.update(|session| session.interrupt_call(call_id, data))
     }
 
-    /// Starts a pending call. Exactly one caller of all processes gets [`Claim::Claimed`] and runs
-    /// the tool.
+    /// Starts a call that is pending or approved. Exactly one caller of all processes gets
+    /// [`Claim::Claimed`] and runs the tool.
     ///
     /// It waits while failures are transient. A caller who stops waiting may have claimed the call.
     ///
@@ -89,8 +91,9 @@ impl<P: SessionPersistence> AgentSession<P> {
     }
 
     /// Stores a person's decision about an interrupted call. Exactly one caller of all processes gets
-    /// [`Decided::Claimed`], runs the tool if the decision allows it, and reports the
-    /// [result](Self::tool_result), which for a rejected call is an error for the model.
+    /// [`Decided::Claimed`]. An approved call then has to be [claimed](Self::claim_call) like any
+    /// other one before its tool runs. A rejected call gets a [result](Self::tool_result), which is an
+    /// error for the model.
     ///
     /// It waits while failures are transient. A caller who stops waiting may have decided.
     ///
@@ -130,32 +133,92 @@ impl<P: SessionPersistence> AgentSession<P> {
     }
 
     /// As [`State::cancel_pending_interrupts`], and the calls are cancelled. Call it when the user
-    /// sends a new message instead of deciding.
+    /// sends a new message instead of deciding. A call that somebody has decided about stays as it
+    /// is: it may be running.
+    ///
+    /// It waits while failures are transient.
     ///
     /// # Errors
     ///
-    /// If the session has ended.
-    pub fn cancel_interrupts(&self) -> Result<(), P> {
-        self.update(|session| {
-            session.resolve_interrupts(State::cancel_pending_interrupts);
-            session.resume();
-        })
+    /// [`SessionError::Storage`](super::SessionError::Storage) if the failure is permanent.
+    pub async fn cancel_interrupts(&self) -> Result<(), P> {
+        let results = self.read(|state| resolved_by(state, State::cancel_pending_interrupts));
+        self.cancel_calls(results).await?;
+        self.update(SessionState::resume)
     }
 
     /// As [`State::clean_stale_interrupts`], and the calls are cancelled. Call it when the session
-    /// starts.
+    /// starts. A call that somebody has decided about stays as it is.
+    ///
+    /// It waits while failures are transient.
     ///
     /// # Errors
     ///
-    /// If the session has ended.
-    pub fn clean_stale_interrupts(&self, restorable: impl Fn(&Value) -> bool) -> Result<(), P> {
-        self.update(|session| {
-            session.resolve_interrupts(|state| state.clean_stale_interrupts(restorable));
-        })
+    /// [`SessionError::Storage`](super::SessionError::Storage) if the failure is permanent.
+    pub async fn clean_stale_interrupts(
+        &self,
+        restorable: impl Fn(&Value) -> bool,
+    ) -> Result<(), P> {
+        let clean = |state: &mut State| state.clean_stale_interrupts(restorable);
+        let results = self.read(|state| resolved_by(state, clean));
+        self.cancel_calls(results).await
+    }
+
+    /// Cancels the calls of these results, which replace their interrupts, unless somebody has decided
+    /// about them.
+    async fn cancel_calls(&self, results: Vec<ToolResult>) -> Result<(), P> {
+        let mut cancelled = Vec::new();
+        for result in results {
+            let cancel = PendingWrite::CancelWaiting(result.tool_call_id.clone());
+            let is_cancelled = self.ask(
+                |session, reply| session.writes.push(cancel, Some(reply)),
+                |written| match written {
+                    // Nobody can decide about a call that isn't displayed.
+                    Written::Cancelled(call) => Some(call.is_none_or(|(_, is_cancelled)| is_cancelled)),
+                    _ => None,
+                },
+            );
+            if is_cancelled.await? {
+                cancelled.push(result);
+            }
+        }
+        self.update(|session| session.resolve_interrupts(cancelled))
+    }
+
+    /// Gives a result to every call that an earlier run started or ended, and that has none in the
+    /// agent state: the stored result if there is one, otherwise an error that says that the outcome
+    /// is unknown. Call it when a run begins and the state is [current](Self::reload). It doesn't
+    /// change calls that nobody has started. Returns how many calls got a result.
+    ///
+    /// It waits while failures are transient.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Storage`](super::SessionError::Storage) if the failure is permanent.
+    pub async fn seal_calls(&self) -> Result<usize, P> {
+        let mut sealed = 0;
+        for call in self.read(State::open_tool_calls) {
+            let call_id = call.call_id.clone();
+            let stored = self.ask(
+                |session, reply| session.writes.push(PendingWrite::Lookup(call_id), Some(reply)),
+                |written| match written {
+                    Written::Call(stored) => Some(stored),
+                    _ => None,
+                },
+            );
+            // Nobody can have started a call that isn't displayed.
+            let result = stored.await?.and_then(|stored| stored.sealed(&call));
+            if let Some((id, result, status)) = result {
+                self.update(|session| session.finish_call(id, result, status))?;
+                sealed += 1;
+            }
+        }
+        Ok(sealed)
     }
 
     /// Begins a run of the agent, unless one is in progress in this or another process, which is
-    /// returned then. A run that waits for a person, or whose process was killed, is taken over.
+    /// returned then. A run that waits for a person, or whose process was killed, is taken over; see
+    /// [`RunGuard::resumed`].
     ///
     /// It waits while failures are transient.
     ///
@@ -178,7 +241,7 @@ impl<P: SessionPersistence> AgentSession<P> {
         let begun = begun.await?;
         let guard = guard.known();
         Ok(match begun {
-            BeginRun::Started(_) => BeginRun::Started(guard),
+            BeginRun::Started(run) => BeginRun::Started(guard.started(&run)),
             BeginRun::Busy(run) => BeginRun::Busy(run),
         })
     }

@@ -127,14 +127,18 @@ impl<M, E> SessionState<M, E> {
 
     /// The result of a call, in place of its placeholder or as a message.
     pub fn tool_result(&mut self, result: ToolResult) {
-        let existing = self.agent_state.result_of(&result.tool_call_id);
-        let has_placeholder = existing.is_some_and(|existing| existing.is_interrupt);
         let status = if result.is_error {
             ToolStatus::Failed
         } else {
             ToolStatus::Completed
         };
-        let id = Uuid::now_v7();
+        self.finish_call(Uuid::now_v7(), result, status);
+    }
+
+    /// As [`tool_result`](Self::tool_result), with the id of its message and the status of the call.
+    pub fn finish_call(&mut self, id: Uuid, result: ToolResult, status: ToolStatus) {
+        let existing = self.agent_state.result_of(&result.tool_call_id);
+        let has_placeholder = existing.is_some_and(|existing| existing.is_interrupt);
         let edit = Edit::Result {
             id,
             result: result.clone(),
@@ -150,14 +154,8 @@ impl<M, E> SessionState<M, E> {
         });
     }
 
-    /// Changes the agent state, and the display messages of the interrupts that the change resolves.
-    pub fn resolve_interrupts(&mut self, change: impl FnOnce(&mut State)) {
-        let mut changed = State::clone(&self.agent_state);
-        change(&mut changed);
-        let pairs = self.agent_state.messages.iter().zip(&changed.messages);
-        let results = pairs.flat_map(|(old, new)| old.tool_results.iter().zip(&new.tool_results));
-        let resolved = results.filter(|(old, new)| old.is_interrupt && !new.is_interrupt);
-        let resolved: Vec<_> = resolved.map(|(_, result)| result.clone()).collect();
+    /// Replaces the interrupts of cancelled calls, in the agent state and in the display messages.
+    pub fn resolve_interrupts(&mut self, resolved: Vec<ToolResult>) {
         for result in &resolved {
             self.write(PendingWrite::Finish {
                 result: result.clone(),
@@ -304,4 +302,14 @@ impl<M, E> SessionState<M, E> {
         self.last_error = None;
         self.reply_to_saves();
     }
+}
+
+/// The results with which a change of an agent state would replace interrupts.
+pub(super) fn resolved_by(state: &State, change: impl FnOnce(&mut State)) -> Vec<ToolResult> {
+    let mut changed = state.clone();
+    change(&mut changed);
+    let pairs = state.messages.iter().zip(&changed.messages);
+    let results = pairs.flat_map(|(old, new)| old.tool_results.iter().zip(&new.tool_results));
+    let resolved = results.filter(|(old, new)| old.is_interrupt && !new.is_interrupt);
+    resolved.map(|(_, result)| result.clone()).collect()
 }

@@ -69,6 +69,14 @@ impl<P: SessionPersistence> Session<P> {
                 let call = storage.decide_tool_call(scope, context, call_id, decision, *claim);
                 Written::Decided(self.in_time(call).await?)
             }
+            PendingWrite::CancelWaiting(call_id) => {
+                let call = storage.cancel_waiting_tool_call(scope, context, call_id);
+                Written::Cancelled(self.in_time(call).await?)
+            }
+            PendingWrite::Lookup(call_id) => {
+                let call = storage.stored_tool_call(scope, context, call_id);
+                Written::Call(self.in_time(call).await?)
+            }
             PendingWrite::BeginRun(run_id) => {
                 let options = &self.registry.options;
                 let (holder, lease) = (&options.run_holder, options.run_lease);

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::super::branch::Point;
 use super::super::message::{Message, ToolResult};
 use super::super::run::{BeginRun, RunSignal, RunStatus};
-use super::super::turn::{Claim, Decided, Decision, Delivery, ToolStatus};
+use super::super::turn::{Claim, Decided, Decision, Delivery, StoredCall, ToolStatus};
 use super::backoff::Backoff;
 use super::rewinds::RewoundState;
 use super::{SessionError, UnsavedMessage};
@@ -49,6 +49,10 @@ pub(super) enum PendingWrite {
         decision: Decision,
         claim: Uuid,
     },
+    /// Cancels a call that nobody has decided about or started.
+    CancelWaiting(String),
+    /// Looks up what is stored about a call.
+    Lookup(String),
     BeginRun(Uuid),
     RenewRun(Uuid),
     /// Without a run in this process, one has to be begun.
@@ -79,7 +83,9 @@ impl PendingWrite {
             Self::Finish { result, .. } => Some(&result.tool_call_id),
             Self::Tool { call_id, .. }
             | Self::Claim { call_id, .. }
-            | Self::Decide { call_id, .. } => Some(call_id),
+            | Self::Decide { call_id, .. }
+            | Self::CancelWaiting(call_id)
+            | Self::Lookup(call_id) => Some(call_id),
             _ => None,
         }
     }
@@ -90,7 +96,10 @@ impl PendingWrite {
             Self::Message { .. } => "a display message was not stored",
             Self::Draft { .. } => "a draft was not stored",
             Self::Settle(_) => "the delivery of display messages was not stored",
-            Self::Tool { .. } | Self::Finish { .. } => "the status of a tool call was not stored",
+            Self::Tool { .. } | Self::Finish { .. } | Self::CancelWaiting(_) => {
+                "the status of a tool call was not stored"
+            }
+            Self::Lookup(_) => "a tool call was not looked up",
             Self::Claim { .. } => "a tool call was not claimed",
             Self::Decide { .. } => "a decision was not stored",
             Self::BeginRun(_)
@@ -131,6 +140,9 @@ pub(super) enum Written<M> {
     Items(Vec<M>),
     Claim(Claim<M>),
     Decided(Decided<M>),
+    /// The call, and whether it is cancelled.
+    Cancelled(Option<(M, bool)>),
+    Call(Option<StoredCall>),
     Run(BeginRun),
     Signal(RunSignal),
     IsRunning(bool),
@@ -142,9 +154,9 @@ impl<M: Clone> Written<M> {
     pub fn call_items(&self) -> Vec<M> {
         match self {
             Self::Items(items) => items.clone(),
-            Self::Claim(Claim::Claimed(item)) | Self::Decided(Decided::Claimed(item)) => {
-                vec![item.clone()]
-            }
+            Self::Claim(Claim::Claimed(item))
+            | Self::Decided(Decided::Claimed(item))
+            | Self::Cancelled(Some((item, true))) => vec![item.clone()],
             _ => Vec::new(),
         }
     }

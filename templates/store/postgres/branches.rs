@@ -43,7 +43,7 @@ impl Store {
                     .bind(now())
                     .bind(&fork.title)
                     .bind(Json(Forked::metadata(id, cut)))
-                    .bind(located.is_interrupted || located.removed == 0)
+                    .bind(located.waits_in_fork())
                     .bind(&located.displaced)
 {%- if owner.is_some() %}
                     .bind(owner.id())
@@ -153,7 +153,7 @@ const FORK: &str = concat!(r#"
             (id, title, scope, metadata, interrupted, next_sequence,
              inserted_at, updated_at, last_change{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
         SELECT $2::uuid, coalesce($10::text, s.title), s.scope, s.metadata || $11::jsonb,
-               s.interrupted AND $12::boolean, s.next_sequence,
+               coalesce($12::boolean, s.interrupted), s.next_sequence,
                $9::timestamptz, $9::timestamptz, s.last_change{% if let Some(owner) = owner %}, s.{{ owner }}{% endif %}
         FROM source AS s
         ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}id) DO NOTHING
@@ -180,7 +180,24 @@ const FORK: &str = concat!(r#"
             (conversation_id, sequence, message_id, item, role, content_type, content,
              metadata, tool_call_id, status, inserted_at, changed, delivery{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
         SELECT c.id, m.sequence, m.message_id, m.item, m.role, m.content_type, m.content,
-               m.metadata, m.tool_call_id, m.status, m.inserted_at, m.changed,
+               CASE
+                   WHEN m.status = 'executing' AND m.metadata ->> 'hitl_decision' IS DISTINCT FROM 'approved'
+                       THEN m.metadata || '{"started_elsewhere": true}'
+                   WHEN m.status = 'executing'
+                       THEN m.metadata - '{hitl_decision, decision, decision_claim, claim}'::text[]
+                            || '{"started_elsewhere": true}'
+                   WHEN m.tool_call_id IS NOT NULL AND m.metadata ->> 'hitl_decision' = 'approved'
+                        AND (m.status IN ('pending', 'interrupted') OR m.metadata -> 'is_interrupt' = 'true')
+                       THEN m.metadata - '{hitl_decision, decision, decision_claim, claim}'::text[]
+                   ELSE m.metadata
+               END,
+               m.tool_call_id,
+               CASE
+                   WHEN m.status IN ('pending', 'executing') AND m.metadata ->> 'hitl_decision' = 'approved'
+                       THEN 'interrupted'
+                   WHEN m.status = 'executing' THEN 'unknown'
+                   ELSE m.status
+               END, m.inserted_at, m.changed,
                CASE m.delivery WHEN 'draft' THEN 'interrupted' ELSE m.delivery END{% if let Some(owner) = owner %}, m.{{ owner }}{% endif %}
         FROM created AS c CROSS JOIN {{ display_messages }} AS m
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $14 AND {% endif %}m.conversation_id = (SELECT s.id FROM source AS s)

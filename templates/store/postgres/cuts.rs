@@ -65,7 +65,7 @@ const LOCATE: &str = r#"
                OR (k.position < c.position) <> (k.sequence < c.sequence))
           AND (k.position < c.position) <> (m.sequence < c.sequence)
     ), divided AS NOT MATERIALIZED (
-        SELECT m.sequence, m.content_type, m.tool_call_id, m.status,
+        SELECT m.sequence, m.content_type, m.tool_call_id, m.status, m.metadata,
                (m.sequence < (SELECT c.sequence FROM cut AS c))
                <> (m.sequence IN (SELECT x.sequence FROM displaced AS x)) AS stays
         FROM {{ display_messages }} AS m
@@ -73,7 +73,10 @@ const LOCATE: &str = r#"
     ), shown AS (
         SELECT count(*) FILTER (WHERE NOT d.stays) AS removed,
                max(d.sequence) FILTER (WHERE d.stays) AS last_sequence,
-               coalesce(bool_or(d.stays AND d.status = 'interrupted'), FALSE) AS is_interrupted
+               coalesce(bool_or(d.stays AND (
+                   d.status = 'interrupted'
+                   OR d.status IN ('pending', 'executing') AND d.metadata ->> 'hitl_decision' = 'approved'
+               )), FALSE) AS is_interrupted
         FROM divided AS d
     ), answered AS (
         SELECT d.content_type, d.stays, max(

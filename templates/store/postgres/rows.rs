@@ -92,7 +92,7 @@ pub(super) fn joined_display_message(row: &PgRow) -> sqlx::Result<Option<Display
 macro_rules! run_columns {
     () => {
         "r.conversation_id, r.run_id, r.holder, r.status, r.waiting_for, r.cancel_requested,
-            r.started_at, r.seen_at"
+            r.started_at, r.seen_at, r.resumed"
     };
 }
 pub(super) use run_columns;
@@ -109,6 +109,7 @@ pub(super) fn run(row: &PgRow) -> sqlx::Result<Run> {
         cancel_requested: row.try_get("cancel_requested")?,
         started_at: row.try_get("started_at")?,
         seen_at: row.try_get("seen_at")?,
+        resumed: row.try_get("resumed")?,
     })
 }
 

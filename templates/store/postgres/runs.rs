@@ -33,6 +33,11 @@ impl Store {
                 UPDATE {{ runs }} AS r
                 SET run_id = $2::uuid, holder = $3::text, status = 'running', waiting_for = NULL,
                     cancel_requested = (r.run_id = $2::uuid AND r.cancel_requested),
+                    resumed = CASE
+                        WHEN r.run_id = $2::uuid THEN r.resumed
+                        WHEN r.status = 'waiting' THEN coalesce(r.waiting_for::text, 'null') = 'null'
+                        ELSE r.status = 'running'
+                    END,
                     started_at = CASE WHEN r.run_id = $2::uuid THEN r.started_at ELSE now() END,
                     seen_at = now()
                 WHERE {% if let Some(owner) = owner %}r.{{ owner }} = $5 AND {% endif %}r.conversation_id = $1::uuid

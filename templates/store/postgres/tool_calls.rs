@@ -5,9 +5,9 @@ use sqlx::types::Json;
 use sqlx::{FromRow as _, Row as _};
 use uuid::Uuid;
 
-use super::super::display_message::IS_ERROR;
+use super::super::display_message::{HITL_DECISION, IS_ERROR, IS_INTERRUPT};
 use super::super::tool_calls::ToolCallEdit;
-use super::super::{DisplayMessage, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus};
+use super::super::{ContentType, DisplayMessage, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus};
 {% if group.is_some() %}use super::groups;
 {% endif -%}
 use super::rows::{display_message_columns, joined_display_message};
@@ -88,6 +88,38 @@ impl Store {
         call.ok_or(Error::NotFound)
     }
 
+    /// The newest tool call with this id, and its newest result.
+    pub(crate) async fn stored_tool_call(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+        call_id: &str,
+    ) -> Result<(DisplayMessage, Option<DisplayMessage>)> {
+        const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
+            FROM {{ display_messages }} AS m
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1::uuid
+              AND m.tool_call_id = $2::text AND m.content_type IN ('tool_call', 'tool_result')
+            ORDER BY m.sequence DESC"#);
+
+        let rows: Vec<DisplayMessage> = sqlx::query_as(SELECT)
+            .bind(conversation_id)
+            .bind(call_id)
+{%- if owner.is_some() %}
+            .bind(owner.id())
+{%- endif %}
+            .fetch_all(&self.pool)
+            .await?;
+        // The newest rows come first: results, then their call.
+        let mut result = None;
+        for row in rows {
+            if row.content_type == ContentType::ToolCall {
+                return Ok((row, result));
+            }
+            result = result.or(Some(row));
+        }
+        Err(Error::NotFound)
+    }
+
     /// Returns the call, and whether the edit applied to it.
     pub(crate) async fn edit_tool_call(
         &self,
@@ -96,17 +128,18 @@ impl Store {
         call_id: &str,
         edit: &ToolCallEdit,
     ) -> Result<(DisplayMessage, bool)> {
-        // Two statements: if parts of one depended on its parameters, the server would plan it for
+        // Three statements: if parts of one depended on its parameters, the server would plan it for
         // every call, which takes longer than the edit.
         const CHANGE: &str = concat!(
             edited!(
                 r#"(
-                      $3::text <> 'executing' OR m.status <> 'interrupted'
-                      OR m.metadata ->> 'hitl_decision' = 'approved'
+                      $3::text <> 'executing' OR m.metadata ->> 'hitl_decision' = 'approved'
+                      OR m.status <> 'interrupted' AND NOT m.metadata ? 'hitl_decision'
                   )"#
             ),
             call!()
         );
+        const CANCEL: &str = concat!(edited!("NOT m.metadata ? 'hitl_decision'"), call!());
         const DECIDE: &str = concat!(edited!("NOT m.metadata ? 'hitl_decision'"), r#", result AS (
                 UPDATE {{ display_messages }} AS m
                 SET metadata = m.metadata
@@ -121,7 +154,11 @@ impl Store {
             )"#, call!());
 
         let before: Vec<_> = edit.before.iter().map(|status| status.as_str()).collect();
-        let statement = if edit.is_decision { DECIDE } else { CHANGE };
+        let statement = match edit.only_undecided {
+            false => CHANGE,
+            true if edit.metadata.contains_key(HITL_DECISION) => DECIDE,
+            true => CANCEL,
+        };
         loop {
             let row = retry(|| async {
                 let mut lease = self.lease(owner, conversation_id).await?;
@@ -193,7 +230,7 @@ impl Store {
                 .bind(conversation_id)
                 .bind(call_id)
                 .bind(content)
-                .bind(json!({ "is_interrupt": false, IS_ERROR: failed }))
+                .bind(json!({ IS_INTERRUPT: false, IS_ERROR: failed }))
                 .bind(now())
 {%- if owner.is_some() %}
                 .bind(owner.id())

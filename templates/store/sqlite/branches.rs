@@ -34,7 +34,7 @@ impl Store {
                     .bind(fork.id)
                     .bind(&fork.title)
                     .bind(Json(Forked::metadata(id, cut)))
-                    .bind(located.is_interrupted || located.removed == 0)
+                    .bind(located.waits_in_fork())
                     .bind(now())
 {%- if owner.is_some() %}
                     .bind(owner.id())
@@ -156,7 +156,7 @@ const CREATE: &str = concat!(r#"
          inserted_at, updated_at, last_change{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
     SELECT $2, coalesce($3, c.title), c.scope,
            json_set(c.metadata, '$.forked_from', json_extract($4, '$.forked_from')),
-           c.interrupted AND $5, c.next_sequence, $6, $6, c.last_change{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
+           coalesce($5, c.interrupted), c.next_sequence, $6, $6, c.last_change{% if let Some(owner) = owner %}, c.{{ owner }}{% endif %}
     FROM {{ conversations }} AS c
     WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $7 AND {% endif %}c.id = $1
     ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}id) DO NOTHING
@@ -182,8 +182,25 @@ const COPY: &str = r#"
     INSERT INTO {{ display_messages }}
         (conversation_id, sequence, message_id, item, role, content_type, content, metadata,
          tool_call_id, status, inserted_at, changed, delivery{% if let Some(owner) = owner %}, {{ owner }}{% endif %})
-    SELECT $2, m.sequence, m.message_id, m.item, m.role, m.content_type, m.content, m.metadata,
-           m.tool_call_id, m.status, m.inserted_at, m.changed,
+    SELECT $2, m.sequence, m.message_id, m.item, m.role, m.content_type, m.content,
+           CASE
+               WHEN m.status = 'executing' AND json_extract(m.metadata, '$.hitl_decision') IS NOT 'approved'
+                   THEN json_set(m.metadata, '$.started_elsewhere', json('true'))
+               WHEN m.status = 'executing'
+                   THEN json_set(json_remove(m.metadata, '$.hitl_decision', '$.decision', '$.decision_claim', '$.claim'),
+                                 '$.started_elsewhere', json('true'))
+               WHEN m.tool_call_id IS NOT NULL AND json_extract(m.metadata, '$.hitl_decision') = 'approved'
+                    AND (m.status IN ('pending', 'interrupted') OR json_extract(m.metadata, '$.is_interrupt'))
+                   THEN json_remove(m.metadata, '$.hitl_decision', '$.decision', '$.decision_claim', '$.claim')
+               ELSE m.metadata
+           END,
+           m.tool_call_id,
+           CASE
+               WHEN m.status IN ('pending', 'executing') AND json_extract(m.metadata, '$.hitl_decision') = 'approved'
+                   THEN 'interrupted'
+               WHEN m.status = 'executing' THEN 'unknown'
+               ELSE m.status
+           END, m.inserted_at, m.changed,
            CASE m.delivery WHEN 'draft' THEN 'interrupted' ELSE m.delivery END{% if let Some(owner) = owner %}, m.{{ owner }}{% endif %}
     FROM {{ display_messages }} AS m
     WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $9 AND {% endif %}m.conversation_id = $1

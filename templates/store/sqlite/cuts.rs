@@ -163,7 +163,9 @@ const LOCATE: &str = r#"
            )) AS last_id,
            EXISTS (
                SELECT 1 FROM {{ display_messages }} AS m
-               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1 AND m.status = 'interrupted'
+               WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $6 AND {% endif %}m.conversation_id = $1
+                 AND (m.status = 'interrupted' OR m.status IN ('pending', 'executing')
+                                                  AND json_extract(m.metadata, '$.hitl_decision') = 'approved')
                  AND (m.sequence < o.sequence) <> (m.sequence IN (SELECT x.sequence FROM displaced AS x))
            ) AS is_interrupted,
            coalesce((

@@ -85,7 +85,7 @@ impl FromRow<'_, SqliteRow> for DisplayMessage {
 /// The columns of a [`Run`].
 macro_rules! run_columns {
     () => {
-        "conversation_id, run_id, holder, status, waiting_for, cancel_requested, started_at, seen_at"
+        "conversation_id, run_id, holder, status, waiting_for, cancel_requested, started_at, seen_at, resumed"
     };
 }
 pub(super) use run_columns;
@@ -102,6 +102,7 @@ pub(super) fn run(row: &SqliteRow) -> sqlx::Result<Run> {
         cancel_requested: row.try_get("cancel_requested")?,
         started_at: row.try_get("started_at")?,
         seen_at: row.try_get("seen_at")?,
+        resumed: row.try_get("resumed")?,
     })
 }
 

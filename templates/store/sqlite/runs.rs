@@ -34,6 +34,11 @@ impl Store {
             ON CONFLICT ({% if let Some(owner) = owner %}{{ owner }}, {% endif %}conversation_id) DO UPDATE
             SET run_id = $2, holder = $3, status = 'running', waiting_for = NULL, seen_at = $4,
                 cancel_requested = (r.run_id = $2 AND r.cancel_requested),
+                resumed = CASE
+                    WHEN r.run_id = $2 THEN r.resumed
+                    WHEN r.status = 'waiting' THEN coalesce(r.waiting_for, 'null') = 'null'
+                    ELSE r.status = 'running'
+                END,
                 started_at = CASE WHEN r.run_id = $2 THEN r.started_at ELSE $4 END
             WHERE r.run_id = $2 OR r.status <> 'running' OR r.seen_at < $5
             RETURNING "#, run_columns!());

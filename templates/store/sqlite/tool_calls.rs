@@ -4,7 +4,7 @@ use serde_json::Value;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::super::display_message::{HITL_DECISION, IS_ERROR};
+use super::super::display_message::{HITL_DECISION, IS_ERROR, IS_INTERRUPT};
 use super::super::tool_calls::ToolCallEdit;
 use super::super::{ContentType, DisplayMessage, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus};
 {% if group.is_some() %}use super::groups;
@@ -34,6 +34,21 @@ impl Store {
         call.await?.ok_or(Error::NotFound)
     }
 
+    /// The newest tool call with this id, and its newest result.
+    pub(crate) async fn stored_tool_call(
+        &self,
+        owner: &Owner,
+        conversation_id: Uuid,
+        call_id: &str,
+    ) -> Result<(DisplayMessage, Option<DisplayMessage>)> {
+        let mut connection = self.pool.acquire().await?;
+        let call = newest(&mut connection, owner, conversation_id, call_id, ContentType::ToolCall);
+        let call = call.await?.ok_or(Error::NotFound)?;
+        let result = newest(&mut connection, owner, conversation_id, call_id, ContentType::ToolResult);
+        let result = result.await?.filter(|result| result.sequence > call.sequence);
+        Ok((call, result))
+    }
+
     /// Returns the call, and whether the edit applied to it.
     pub(crate) async fn edit_tool_call(
         &self,
@@ -58,7 +73,7 @@ impl Store {
             call.metadata.extend(edit.metadata.clone());
             call.changed = change.number;
             update(&mut tx, owner, &mut call).await?;
-            if let Some(decision) = edit.metadata.get(HITL_DECISION).filter(|_| edit.is_decision) {
+            if let Some(decision) = edit.metadata.get(HITL_DECISION) {
                 let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
                 if let Some(mut result) = result.await? {
                     drop(result.metadata.insert(HITL_DECISION.into(), decision.clone()));
@@ -86,10 +101,10 @@ impl Store {
             let change = take_sequences(&mut tx, owner, conversation_id, 0).await?;
             let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
             let mut result = result.await?.ok_or(Error::NotFound)?;
-            if result.metadata.get("is_interrupt") != Some(&Value::Bool(true)) {
+            if result.metadata.get(IS_INTERRUPT) != Some(&Value::Bool(true)) {
                 return Err(Error::Invalid("the tool result does not mark an interrupt".into()));
             }
-            let flags = [("is_interrupt", false), (IS_ERROR, failed)];
+            let flags = [(IS_INTERRUPT, false), (IS_ERROR, failed)];
             result.metadata.extend(flags.map(|(key, flag)| (key.to_owned(), Value::Bool(flag))));
             content.clone_into(&mut result.content);
             result.changed = change.number;

@@ -11,7 +11,11 @@ const STATES = {
   failed: ["Failed", "alert"],
   interrupted: ["Needs your decision", "hand"],
   cancelled: ["Not run", "close"],
+  unknown: ["Outcome unknown", "alert"],
 };
+
+const APPROVED = ["Approved", "clock"];
+const STARTED_ELSEWHERE = "This conversation is a copy, and the tool was already started in the original. If you approve it here, it runs again.";
 
 const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value ?? {}, null, 2));
 const isSimple = (value) => value === null || typeof value !== "object";
@@ -22,7 +26,7 @@ export function toolCard(row, result, decide) {
   const asks = asksForDecision(row);
   const { name, arguments: values } = row.metadata;
   const title = row.content || name;
-  const [state, symbol] = STATES[row.status] ?? STATES.pending;
+  const [state, symbol] = row.status === "pending" && row.metadata.decision ? APPROVED : (STATES[row.status] ?? STATES.pending);
   const status = element("span", { className: "status", dataset: { status: row.status } }, icon(symbol), state);
   const words = element("span", { className: "card-title" }, element("strong", {}, title));
   if (name && name !== title) words.append(" ", element("code", {}, name));
@@ -75,7 +79,9 @@ function question(row, card, decide) {
   const { arguments: values, interrupt_data: data } = row.metadata;
   const body = element("div", { className: "card-body" });
   const asked = data?.question ?? data?.message;
-  body.append(element("p", { className: "question" }, typeof asked === "string" ? asked : "The agent wants to use this tool. Allow it?"));
+  const head = element("div", {}, element("p", { className: "question" }, typeof asked === "string" ? asked : "The agent wants to use this tool. Allow it?"));
+  if (row.metadata.started_elsewhere) head.append(element("p", { className: "hint bad" }, STARTED_ELSEWHERE));
+  body.append(head);
   const shown = isEmpty(values) ? "" : argumentsOf(values);
   if (!decide) {
     body.append(shown, element("p", { className: "muted" }, "Only the owner of the conversation can decide."));

@@ -17,7 +17,7 @@ use matrix::sagents::session::{AgentSession, Coordinator, SessionOptions};
 use matrix::sagents::{
     AgentPersistence, BeginRun, Claim, Cut, Decided, Decision, Delivery, Expect, Failure,
     Lifecycle, LoadContext, Loaded, Message, PersistContext, Point, Revision, Run, RunSignal,
-    RunStatus, SessionPersistence, State, ToolResult, ToolStatus,
+    RunStatus, SessionPersistence, State, StoredCall, ToolResult, ToolStatus,
 };
 use matrix::scopes::{Scope, User};
 use serde_json::{Map, Value};
@@ -314,6 +314,28 @@ impl SessionPersistence for Storage {
         let layer = &self.layer;
         let call =
             SessionPersistence::decide_tool_call(layer, scope, context, call_id, decision, claim);
+        self.record.write(call).await
+    }
+
+    async fn cancel_waiting_tool_call(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        call_id: &str,
+    ) -> Result<Option<(DisplayMessage, bool)>, Error> {
+        let layer = &self.layer;
+        let call = SessionPersistence::cancel_waiting_tool_call(layer, scope, context, call_id);
+        self.record.write(call).await
+    }
+
+    async fn stored_tool_call(
+        &self,
+        scope: &Scope,
+        context: &LoadContext,
+        call_id: &str,
+    ) -> Result<Option<StoredCall>, Error> {
+        let layer = &self.layer;
+        let call = SessionPersistence::stored_tool_call(layer, scope, context, call_id);
         self.record.write(call).await
     }
 
