@@ -241,9 +241,10 @@ impl Located {
 
     /// Whether the agent waits in a fork; `None` if that is as in the other conversation.
     pub(super) fn waits_in_fork(&self) -> Option<bool> {
-        match self.is_interrupted {
-            true => Some(true),
-            false => (self.removed > 0).then_some(false),
+        if self.is_interrupted {
+            Some(true)
+        } else {
+            (self.removed > 0).then_some(false)
         }
     }
 

@@ -157,7 +157,8 @@ impl Conversation {
 
 impl DisplayMessage {
     pub(super) fn into_export(mut self) -> ExportedMessage {
-        let status = reset_copied(self.status, &mut self.metadata);
+        let call_id = self.tool_call_id.as_deref();
+        let status = reset_copied(call_id, self.status, &mut self.metadata);
         ExportedMessage {
             sequence: self.sequence,
             message_id: self.message_id,
@@ -196,7 +197,8 @@ fn clean(record: Option<(Place, Record)>) -> Result<Option<Record>> {
             message.content = clean_string(std::mem::take(&mut message.content));
             message.tool_call_id = message.tool_call_id.as_deref().map(clean_call_id);
             message.delivery = finished(message.delivery);
-            message.status = reset_copied(message.status, &mut message.metadata);
+            let call_id = message.tool_call_id.as_deref();
+            message.status = reset_copied(call_id, message.status, &mut message.metadata);
             &mut message.metadata
         }
         Record::Usage(usage) => {

@@ -205,7 +205,7 @@ impl {{ context }} {
     ) -> Result<Option<T>> {
         match found {
             Err(Error::NotFound) => {
-                self.get_conversation(scope, conversation_id).await?;
+                drop(self.get_conversation(scope, conversation_id).await?);
                 Ok(None)
             }
             found => found.map(Some),

@@ -378,9 +378,17 @@ impl ToolCallEdit {
 
 /// Takes what must not be copied from a tool call or its result. Nobody has approved a call in the
 /// copy, and nobody runs it there. The statement that forks a conversation does the same.
-pub(super) fn reset_copied(status: Option<ToolStatus>, metadata: &mut Map<String, Value>) -> Option<ToolStatus> {
-    let is_open = status.is_some_and(|status| !status.is_ended()) || metadata.get(IS_INTERRUPT) == Some(&true.into());
-    let is_approved = metadata.get(HITL_DECISION).is_some_and(|decision| decision == HitlDecision::Approved.as_str());
+pub(super) fn reset_copied(
+    call_id: Option<&str>,
+    status: Option<ToolStatus>,
+    metadata: &mut Map<String, Value>,
+) -> Option<ToolStatus> {
+    let is_open = match status {
+        Some(status) => !status.is_ended(),
+        None => call_id.is_some() && metadata.get(IS_INTERRUPT) == Some(&Value::Bool(true)),
+    };
+    let decision = metadata.get(HITL_DECISION);
+    let is_approved = decision.is_some_and(|decision| decision == HitlDecision::Approved.as_str());
     if status == Some(ToolStatus::Executing) {
         drop(metadata.insert(STARTED_ELSEWHERE.into(), true.into()));
     }

@@ -230,7 +230,7 @@ impl State {
     #[must_use]
     pub fn open_tool_calls(&self) -> Vec<ToolCall> {
         let mut open: Vec<&ToolCall> = Vec::new();
-        for message in self.messages.iter() {
+        for message in &self.messages {
             let results = message.tool_results.iter();
             for result in results.filter(|result| !result.is_interrupt) {
                 open.retain(|call| call.call_id != result.tool_call_id);

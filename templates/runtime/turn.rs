@@ -158,9 +158,9 @@ impl StoredCall {
     pub(super) fn sealed(self, call: &ToolCall) -> Option<(Uuid, ToolResult, ToolStatus)> {
         let error = |text| (Uuid::now_v7(), ToolResult::error(&call.call_id, &call.name, text));
         let (id, result) = match (self.status, self.decision) {
-            (ToolStatus::Pending | ToolStatus::Interrupted, _) => return None,
-            // The agent tells the model why.
-            (ToolStatus::Cancelled, Some(Decision::Reject { .. })) => return None,
+            // The agent tells the model why a call was rejected.
+            (ToolStatus::Pending | ToolStatus::Interrupted, _)
+            | (ToolStatus::Cancelled, Some(Decision::Reject { .. })) => return None,
             (ToolStatus::Cancelled, _) => error(NOT_RUN),
             (ToolStatus::Executing | ToolStatus::Unknown, _) => error(OUTCOME_UNKNOWN),
             (ToolStatus::Completed | ToolStatus::Failed, _) => {

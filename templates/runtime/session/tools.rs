@@ -198,9 +198,9 @@ impl<P: SessionPersistence> AgentSession<P> {
     pub async fn seal_calls(&self) -> Result<usize, P> {
         let mut sealed = 0;
         for call in self.read(State::open_tool_calls) {
-            let call_id = call.call_id.clone();
+            let lookup = PendingWrite::Lookup(call.call_id.clone());
             let stored = self.ask(
-                |session, reply| session.writes.push(PendingWrite::Lookup(call_id), Some(reply)),
+                |session, reply| session.writes.push(lookup, Some(reply)),
                 |written| match written {
                     Written::Call(stored) => Some(stored),
                     _ => None,

@@ -32,51 +32,12 @@ impl<P: SessionPersistence> Session<P> {
                 let call = storage.settle_messages(scope, context, messages);
                 Written::Items(self.in_time(call).await?)
             }
-            PendingWrite::Tool {
-                call_id,
-                status,
-                metadata,
-            } => {
-                let metadata = metadata.clone();
-                let call = storage.change_tool_call(scope, context, call_id, *status, metadata);
-                Written::Items(vec![self.in_time(call).await?])
-            }
-            PendingWrite::Finish {
-                result,
-                status,
-                has_placeholder,
-            } => {
-                let call_id = &result.tool_call_id;
-                let call = storage.change_tool_call(scope, context, call_id, *status, Map::new());
-                let mut items: Vec<_> = if_allowed::<P, _>(self.in_time(call).await)?
-                    .into_iter()
-                    .collect();
-                if *has_placeholder {
-                    let call = storage.resolve_tool_result(scope, context, result);
-                    items.extend(if_allowed::<P, _>(self.in_time(call).await)?);
-                }
-                Written::Items(items)
-            }
-            PendingWrite::Claim { call_id, claim } => {
-                let call = storage.claim_tool_call(scope, context, call_id, *claim);
-                Written::Claim(self.in_time(call).await?)
-            }
-            PendingWrite::Decide {
-                call_id,
-                decision,
-                claim,
-            } => {
-                let call = storage.decide_tool_call(scope, context, call_id, decision, *claim);
-                Written::Decided(self.in_time(call).await?)
-            }
-            PendingWrite::CancelWaiting(call_id) => {
-                let call = storage.cancel_waiting_tool_call(scope, context, call_id);
-                Written::Cancelled(self.in_time(call).await?)
-            }
-            PendingWrite::Lookup(call_id) => {
-                let call = storage.stored_tool_call(scope, context, call_id);
-                Written::Call(self.in_time(call).await?)
-            }
+            PendingWrite::Tool { .. }
+            | PendingWrite::Finish { .. }
+            | PendingWrite::Claim { .. }
+            | PendingWrite::Decide { .. }
+            | PendingWrite::CancelWaiting(_)
+            | PendingWrite::Lookup(_) => self.make_of_call(write).await?,
             PendingWrite::BeginRun(run_id) => {
                 let options = &self.registry.options;
                 let (holder, lease) = (&options.run_holder, options.run_lease);
@@ -124,6 +85,59 @@ impl<P: SessionPersistence> Session<P> {
                 self.in_time(call).await?;
                 Written::Nothing
             }
+        })
+    }
+
+    /// Makes the calls of a write about a tool call.
+    async fn make_of_call(&self, write: &PendingWrite) -> WriteResult<Written<P::DisplayMessage>, P> {
+        let (storage, scope, context) = (&self.registry.persistence, &*self.scope, &self.context);
+        Ok(match write {
+            PendingWrite::Tool {
+                call_id,
+                status,
+                metadata,
+            } => {
+                let metadata = metadata.clone();
+                let call = storage.change_tool_call(scope, context, call_id, *status, metadata);
+                Written::Items(vec![self.in_time(call).await?])
+            }
+            PendingWrite::Finish {
+                result,
+                status,
+                has_placeholder,
+            } => {
+                let call_id = &result.tool_call_id;
+                let call = storage.change_tool_call(scope, context, call_id, *status, Map::new());
+                let mut items: Vec<_> = if_allowed::<P, _>(self.in_time(call).await)?
+                    .into_iter()
+                    .collect();
+                if *has_placeholder {
+                    let call = storage.resolve_tool_result(scope, context, result);
+                    items.extend(if_allowed::<P, _>(self.in_time(call).await)?);
+                }
+                Written::Items(items)
+            }
+            PendingWrite::Claim { call_id, claim } => {
+                let call = storage.claim_tool_call(scope, context, call_id, *claim);
+                Written::Claim(self.in_time(call).await?)
+            }
+            PendingWrite::Decide {
+                call_id,
+                decision,
+                claim,
+            } => {
+                let call = storage.decide_tool_call(scope, context, call_id, decision, *claim);
+                Written::Decided(self.in_time(call).await?)
+            }
+            PendingWrite::CancelWaiting(call_id) => {
+                let call = storage.cancel_waiting_tool_call(scope, context, call_id);
+                Written::Cancelled(self.in_time(call).await?)
+            }
+            PendingWrite::Lookup(call_id) => {
+                let call = storage.stored_tool_call(scope, context, call_id);
+                Written::Call(self.in_time(call).await?)
+            }
+            _ => Written::Nothing,
         })
     }
 

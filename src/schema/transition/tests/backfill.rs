@@ -65,8 +65,8 @@ fn a_backfill_is_evaluated_on_the_old_columns_also_where_the_name_is_the_same() 
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
     INSERT INTO "sagents_runs_new"
-        ("user_id", "conversation_id", "run_id", "holder", "status", "waiting_for", "cancel_requested", "started_at", "seen_at", "old_user_id")
-        SELECT conversation."sagents_new_owner", child."conversation_id", child."run_id", child."holder", child."status", child."waiting_for", child."cancel_requested", child."started_at", child."seen_at", child."user_id"
+        ("user_id", "conversation_id", "run_id", "holder", "status", "waiting_for", "cancel_requested", "started_at", "seen_at", "resumed", "old_user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."run_id", child."holder", child."status", child."waiting_for", child."cancel_requested", child."started_at", child."seen_at", child."resumed", child."user_id"
         FROM "sagents_runs" AS child
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";

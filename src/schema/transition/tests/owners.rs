@@ -17,7 +17,7 @@ fn an_owner_comes_on_sqlite() {
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_display_messages') WHERE name NOT IN ('user_id', 'conversation_id', 'sequence', 'message_id', 'item', 'role', 'content_type', 'content', 'metadata', 'tool_call_id', 'status', 'inserted_at', 'changed', 'delivery')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_agent_messages') WHERE name NOT IN ('user_id', 'conversation_id', 'epoch', 'position', 'message_id', 'data')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_unreadable_states') WHERE name NOT IN ('user_id', 'conversation_id', 'epoch', 'data', 'set_aside_at')
-        UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_runs') WHERE name NOT IN ('user_id', 'conversation_id', 'run_id', 'holder', 'status', 'waiting_for', 'cancel_requested', 'started_at', 'seen_at')
+        UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_runs') WHERE name NOT IN ('user_id', 'conversation_id', 'run_id', 'holder', 'status', 'waiting_for', 'cancel_requested', 'started_at', 'seen_at', 'resumed')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_usage') WHERE name NOT IN ('user_id', 'conversation_id', 'message_id', 'model', 'input_tokens', 'output_tokens', 'cached_tokens', 'inserted_at')
     );
     DROP TABLE "sagents_guard";
@@ -140,7 +140,7 @@ fn an_owner_comes_on_sqlite() {
         CONSTRAINT "valid_item" CHECK (item >= 0),
         CONSTRAINT "valid_role" CHECK (role IN ('user', 'assistant', 'tool', 'system')),
         CONSTRAINT "valid_content_type" CHECK (content_type IN ('text', 'thinking', 'image', 'file_reference', 'structured_data', 'notification', 'error', 'tool_call', 'tool_result', 'todo_snapshot')),
-        CONSTRAINT "valid_status" CHECK (status IN ('pending', 'executing', 'completed', 'failed', 'interrupted', 'cancelled')),
+        CONSTRAINT "valid_status" CHECK (status IN ('pending', 'executing', 'completed', 'failed', 'interrupted', 'cancelled', 'unknown')),
         CONSTRAINT "status_of_tool_call" CHECK ((content_type = 'tool_call') = (status IS NOT NULL)),
         CONSTRAINT "id_of_tool_call" CHECK (content_type <> 'tool_call' OR tool_call_id IS NOT NULL),
         CONSTRAINT "valid_delivery" CHECK (delivery IN ('draft', 'unsaved', 'interrupted', 'unknown'))
@@ -187,6 +187,7 @@ fn an_owner_comes_on_sqlite() {
         "cancel_requested" INTEGER NOT NULL DEFAULT 0,
         "started_at" TEXT NOT NULL,
         "seen_at" TEXT NOT NULL,
+        "resumed" INTEGER NOT NULL DEFAULT 0,
         "user_id" INTEGER,
         CONSTRAINT "sagents_runs_pkey" PRIMARY KEY ("team_id", "conversation_id"),
         CONSTRAINT "sagents_runs_fkey" FOREIGN KEY ("team_id", "conversation_id") REFERENCES "sagents_conversations_new" ("team_id", "id") ON DELETE CASCADE,
@@ -194,6 +195,7 @@ fn an_owner_comes_on_sqlite() {
         CONSTRAINT "conversation_id_is_uuid" CHECK (length("conversation_id") = 16),
         CONSTRAINT "run_id_is_uuid" CHECK (length("run_id") = 16),
         CONSTRAINT "cancel_requested_is_boolean" CHECK ("cancel_requested" IN (0, 1)),
+        CONSTRAINT "resumed_is_boolean" CHECK ("resumed" IN (0, 1)),
         CONSTRAINT "valid_status" CHECK (status IN ('running', 'waiting', 'finished', 'failed', 'cancelled'))
     ) STRICT, WITHOUT ROWID;
     -- The tokens that each message cost. Rows stay when messages are deleted.
@@ -247,8 +249,8 @@ fn an_owner_comes_on_sqlite() {
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";
     INSERT INTO "sagents_runs_new"
-        ("team_id", "conversation_id", "run_id", "holder", "status", "waiting_for", "cancel_requested", "started_at", "seen_at", "user_id")
-        SELECT conversation."sagents_new_owner", child."conversation_id", child."run_id", child."holder", child."status", child."waiting_for", child."cancel_requested", child."started_at", child."seen_at", child."user_id"
+        ("team_id", "conversation_id", "run_id", "holder", "status", "waiting_for", "cancel_requested", "started_at", "seen_at", "resumed", "user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."run_id", child."holder", child."status", child."waiting_for", child."cancel_requested", child."started_at", child."seen_at", child."resumed", child."user_id"
         FROM "sagents_runs" AS child
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";

@@ -11,8 +11,9 @@ use std::sync::mpsc;
 
 use database::{Database, STORE};
 use matrix::conversations::{
-    ContentType, Conversations, Delivery, Error, Export, ListConversations, MessagePage,
-    NewConversation, NewDisplayMessage, Point, Role, SearchPage, ToolStatus, connect,
+    Claim, ContentType, Conversations, Decision, Delivery, Error, Export, Fork, HitlDecision,
+    ListConversations, MessagePage, NewConversation, NewDisplayMessage, Point, Role, SearchPage,
+    ToolStatus, connect,
 };
 use matrix::sagents::{
     Expect, ExportedConversation, ExportedMessage, ExportedUsage, Message, ReadError, State,
@@ -111,7 +112,7 @@ fn example() -> Export {
                 role: Role::Assistant,
                 content_type: ContentType::ToolCall,
                 tool_call_id: Some("call_1".into()),
-                status: Some(ToolStatus::Executing),
+                status: Some(ToolStatus::Completed),
                 ..message(4, "search")
             },
         ],
@@ -221,6 +222,128 @@ fn any_conversation_is_the_same_after_an_export_and_an_import() {
         Ok(())
     });
     outcome.unwrap();
+}
+
+/// A decision belongs to the conversation in which it was made.
+#[tokio::test]
+async fn nobody_has_approved_or_started_a_call_in_a_copy() {
+    let db = Db::new().await;
+    let (layer, owner) = (&db.layer, scope(1));
+    let id = make_calls(layer, owner).await;
+    let fork = layer
+        .fork_conversation(owner, id, Fork::new())
+        .await
+        .unwrap()
+        .conversation;
+    assert!(fork.interrupted);
+    let file = db.file(1, id).await;
+    layer
+        .import_conversation_from(scope(2), &*file)
+        .await
+        .unwrap();
+    for (owner, id) in [(owner, fork.id), (scope(2), id)] {
+        for (call, status, started) in [
+            ("approved", ToolStatus::Interrupted, false),
+            ("started", ToolStatus::Interrupted, true),
+            ("recorded", ToolStatus::Interrupted, false),
+            ("waits", ToolStatus::Interrupted, false),
+            ("done", ToolStatus::Completed, false),
+            ("rejected", ToolStatus::Cancelled, false),
+            ("runs", ToolStatus::Unknown, true),
+            ("pending", ToolStatus::Pending, false),
+        ] {
+            let row = layer.get_tool_call(owner, id, call).await.unwrap();
+            assert_eq!(row.status, Some(status), "{call}");
+            assert_eq!(
+                row.metadata.contains_key("started_elsewhere"),
+                started,
+                "{call}"
+            );
+            let is_decided = ["done", "rejected"].contains(&call);
+            assert_eq!(row.decision().is_some(), is_decided, "{call}");
+            let claim = layer
+                .claim_tool_call(owner, id, call, Uuid::now_v7())
+                .await
+                .unwrap();
+            assert_eq!(
+                matches!(claim, Claim::Claimed(_)),
+                call == "pending",
+                "{call}"
+            );
+        }
+        let page = layer
+            .load_display_messages(owner, id, MessagePage::first())
+            .await
+            .unwrap();
+        let results = page
+            .items
+            .iter()
+            .filter(|row| row.content_type == ContentType::ToolResult);
+        let decided: Vec<_> = results
+            .filter(|row| row.metadata.contains_key("hitl_decision"))
+            .map(|row| row.tool_call_id.as_deref().unwrap())
+            .collect();
+        assert_eq!(decided, ["rejected"]);
+    }
+}
+
+/// A conversation with calls that are named after their status.
+async fn make_calls(layer: &Conversations, owner: &Scope) -> Uuid {
+    let id = layer
+        .create_conversation(owner, NewConversation::new())
+        .await
+        .unwrap()
+        .id;
+    let approved = ["approved", "started", "recorded", "done"];
+    for call in approved
+        .into_iter()
+        .chain(["waits", "rejected", "runs", "pending"])
+    {
+        let new = NewDisplayMessage::tool_call(call, "pay");
+        layer.append_display_message(owner, id, new).await.unwrap();
+        if call == "runs" || call == "pending" {
+            continue;
+        }
+        let question = json!({ "is_interrupt": true }).as_object().unwrap().clone();
+        let result = NewDisplayMessage::tool_result(call, "?").metadata(question);
+        layer
+            .append_display_message(owner, id, result)
+            .await
+            .unwrap();
+        layer
+            .interrupt_tool_call(owner, id, call, Map::new())
+            .await
+            .unwrap();
+    }
+    for call in ["approved", "started", "done"] {
+        let edit = Decision::Edit {
+            arguments: json!({ "amount": 5 }),
+        };
+        layer
+            .decide_tool_call(owner, id, call, &edit, Uuid::now_v7())
+            .await
+            .unwrap();
+    }
+    let reject = Decision::Reject { reason: None };
+    layer
+        .decide_tool_call(owner, id, "rejected", &reject, Uuid::now_v7())
+        .await
+        .unwrap();
+    layer
+        .record_hitl_decision(owner, id, "recorded", HitlDecision::Approved)
+        .await
+        .unwrap();
+    for call in ["started", "done", "runs"] {
+        layer
+            .claim_tool_call(owner, id, call, Uuid::now_v7())
+            .await
+            .unwrap();
+    }
+    layer
+        .complete_tool_call(owner, id, "done", Map::new())
+        .await
+        .unwrap();
+    id
 }
 
 #[tokio::test]
@@ -419,13 +542,13 @@ async fn what_cannot_be_imported_is_refused_with_line_and_place_and_nothing_is_s
         ),
         (
             6,
-            r#""status":"executing""#,
+            r#""status":"completed""#,
             r#""status":null"#,
             "line 6: status: a tool call has one",
         ),
         (
             6,
-            r#""status":"executing""#,
+            r#""status":"completed""#,
             r#""status":"late""#,
             "line 6: status: unknown variant",
         ),

@@ -361,7 +361,8 @@ impl Model {
             }
             Step::Asked => {
                 // A call that runs may ask again, which is then another decision.
-                let is_new = !self.claimed.contains(&self.call);
+                let is_new =
+                    !self.claimed.contains(&self.call) && !self.decided.contains_key(&self.call);
                 if is_new && session.read(|state| state.find_tool_call(&self.call).is_some()) {
                     session.tool_interrupted(&self.call, json!({})).unwrap();
                 }
@@ -376,9 +377,6 @@ impl Model {
                     Ok(Decided::Claimed(_)) => {
                         assert_eq!(earlier, None, "decided twice");
                         self.decided.insert(self.call.clone(), decision);
-                        if *approves {
-                            self.claimed.push(self.call.clone());
-                        }
                     }
                     // The decision of a process that crashed is not known here.
                     Ok(Decided::Already(decision, _)) => {
@@ -393,7 +391,7 @@ impl Model {
                     session.tool_result(result).unwrap();
                 }
             }
-            Step::CancelledInterrupts => session.cancel_interrupts().unwrap(),
+            Step::CancelledInterrupts => drop(session.cancel_interrupts().await),
             Step::Begun => {
                 let begun = session.begin_run().await.unwrap();
                 if let BeginRun::Started(run) = begun {

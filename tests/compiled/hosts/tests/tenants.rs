@@ -294,6 +294,8 @@ struct Talk {
     next: i64,
     /// How often display messages changed.
     changes: i64,
+    /// Whether the agent waits: a fork in which a call waits does.
+    interrupted: bool,
     items: Vec<Entry>,
     /// The run in progress.
     run: Option<usize>,
@@ -400,6 +402,7 @@ impl World {
                     counted: BTreeMap::new(),
                     touched: false,
                     changes: 0,
+                    interrupted: false,
                     run: None,
                     next: 0,
                     items: Vec::new(),
@@ -551,15 +554,11 @@ impl World {
                     if is_ended(before) && before == status {
                         return Ok(item.row(step.owner, id));
                     }
-                    let is_approved =
-                        item.metadata.get("hitl_decision") == Some(&json!("approved"));
-                    if !may_become(before, status, is_approved) {
+                    if !may_become(before, status, item.metadata.get("hitl_decision")) {
                         return INVALID;
                     }
                     if status == ToolStatus::Interrupted && before != status {
-                        for key in ["hitl_decision", "decision", "claim"] {
-                            item.metadata.remove(key);
-                        }
+                        item.forget_decision();
                     }
                     item.status = Some(status);
                     item.metadata.extend(note);
@@ -620,7 +619,8 @@ impl World {
                     let Some(item) = talk.newest(&call_id, ContentType::ToolCall) else {
                         return NOT_FOUND;
                     };
-                    if item.status == Some(ToolStatus::Pending) {
+                    let decision = item.metadata.get("hitl_decision");
+                    if may_become(item.status.unwrap(), ToolStatus::Executing, decision) {
                         item.status = Some(ToolStatus::Executing);
                         item.metadata.insert("claim".into(), json!(claim));
                         let row = talk.changed(&call_id).row(step.owner, id);
@@ -651,14 +651,14 @@ impl World {
                             item.metadata.extend([
                                 ("hitl_decision".to_owned(), json!(recorded)),
                                 ("decision".to_owned(), json!(decision)),
-                                ("claim".to_owned(), json!(claim)),
+                                ("decision_claim".to_owned(), json!(claim)),
                             ]);
                             let row = talk.changed(&call_id).row(step.owner, id);
                             talk.note_on_result(&call_id, recorded);
                             Ok(json!([true, row]))
                         }
                         None => INVALID,
-                        Some(_) if item.metadata.get("claim") == Some(&json!(claim)) => {
+                        Some(_) if item.metadata.get("decision_claim") == Some(&json!(claim)) => {
                             Ok(json!([true, item.row(step.owner, id)]))
                         }
                         Some(recorded) => {
@@ -1135,7 +1135,12 @@ impl Model {
             touched: false,
             next: talk.next,
             changes: talk.changes,
-            items: talk.items.clone(),
+            interrupted: talk.interrupted
+                || talk
+                    .items
+                    .iter()
+                    .any(|item| item.copied().status == Some(ToolStatus::Interrupted)),
+            items: talk.items.iter().map(Entry::copied).collect(),
             run: None,
             archived_at: None,
             // They were counted where they come from.
@@ -1157,7 +1162,7 @@ impl Model {
         }
         let unchanged = |item: &Entry| Entry {
             changed: 0,
-            ..item.clone()
+            ..item.copied()
         };
         let copy = Talk {
             title: talk.title.clone(),
@@ -1169,6 +1174,7 @@ impl Model {
             touched: false,
             next: talk.items.last().map_or(0, |item| item.sequence + 1),
             changes: 0,
+            interrupted: talk.interrupted,
             items: talk.items.iter().map(unchanged).collect(),
             run: None,
         };
@@ -1443,7 +1449,7 @@ impl Talk {
             "title": self.title,
             "scope": created_by(owner),
             "metadata": self.metadata,
-            "interrupted": false,
+            "interrupted": self.interrupted,
             "inserted_at": self.inserted_at,
             "updated_at": self.updated_at,
             "archived_at": self.archived_at,
@@ -1452,6 +1458,32 @@ impl Talk {
 }
 
 impl Entry {
+    fn forget_decision(&mut self) {
+        for key in ["hitl_decision", "decision", "decision_claim", "claim"] {
+            self.metadata.remove(key);
+        }
+    }
+
+    /// As it is in a copy of its conversation: not running, and not approved.
+    fn copied(&self) -> Self {
+        let mut copy = self.clone();
+        let is_approved = self.metadata.get("hitl_decision") == Some(&json!("approved"));
+        let is_question = self.metadata.get("is_interrupt") == Some(&json!(true));
+        let is_running = self.status == Some(ToolStatus::Executing);
+        if is_running {
+            copy.metadata
+                .insert("started_elsewhere".into(), json!(true));
+            copy.status = Some(ToolStatus::Unknown);
+        }
+        if is_approved && self.status.is_some_and(|status| !is_ended(status)) {
+            copy.forget_decision();
+            copy.status = Some(ToolStatus::Interrupted);
+        } else if is_approved && is_question && self.tool_call_id.is_some() {
+            copy.forget_decision();
+        }
+        copy
+    }
+
     fn row(&self, owner: usize, conversation_id: Uuid) -> Value {
         json!({
             "owner": key(owner),
@@ -1518,22 +1550,23 @@ async fn change_tool(
                 .await
         }
         ToolStatus::Cancelled => context.cancel_tool_call(scope, id, call_id).await,
-        ToolStatus::Pending => unreachable!("no call makes a tool call pending"),
+        ToolStatus::Pending | ToolStatus::Unknown => unreachable!("no call of a host does that"),
     }
 }
 
-fn may_become(before: ToolStatus, after: ToolStatus, is_approved: bool) -> bool {
+fn may_become(before: ToolStatus, after: ToolStatus, decision: Option<&Value>) -> bool {
     match (before, after) {
         _ if is_ended(before) => false,
         (ToolStatus::Executing, ToolStatus::Executing) => false,
-        (ToolStatus::Interrupted, ToolStatus::Executing) => is_approved,
+        (ToolStatus::Interrupted, ToolStatus::Executing) => decision == Some(&json!("approved")),
+        (_, ToolStatus::Executing) => decision != Some(&json!("rejected")),
         _ => true,
     }
 }
 
 fn is_ended(status: ToolStatus) -> bool {
-    use ToolStatus::{Cancelled, Completed, Failed};
-    [Cancelled, Completed, Failed].contains(&status)
+    use ToolStatus::{Cancelled, Completed, Failed, Unknown};
+    [Cancelled, Completed, Failed, Unknown].contains(&status)
 }
 
 /// An answer as data, with what is left out where it serializes.

@@ -344,7 +344,12 @@ async fn a_call_is_approved_once_and_its_result_replaces_the_question() {
             Decided::Already(decision, _) => assert_eq!(decision, Decision::Approve),
         }
     }
-    assert_eq!(claimed, [(0, Some(ToolStatus::Executing))]);
+    assert_eq!(claimed, [(0, Some(ToolStatus::Pending))]);
+    // Any process may run it, and one does.
+    for (n, session) in sessions.iter().enumerate().rev() {
+        let claim = session.claim_call("call_1").await.unwrap();
+        assert_eq!(matches!(claim, Claim::Claimed(_)), n == 2);
+    }
 
     session.resumed().unwrap();
     session
@@ -387,6 +392,7 @@ async fn cancelled_interrupts_end_their_calls() {
         .unwrap();
     session
         .clean_stale_interrupts(|data| data["type"] == "ask")
+        .await
         .unwrap();
     session.save().await.unwrap();
     let status = |rows: &[DisplayMessage]| [rows[0].status, rows[1].status];
@@ -395,7 +401,7 @@ async fn cancelled_interrupts_end_their_calls() {
     assert_eq!(status(&before), [waits, ended]);
     assert_eq!(before[3].metadata["is_error"], true);
 
-    session.cancel_interrupts().unwrap();
+    session.cancel_interrupts().await.unwrap();
     session
         .send(Uuid::now_v7(), Message::user("instead"))
         .await
@@ -413,6 +419,168 @@ async fn cancelled_interrupts_end_their_calls() {
         results.any(|result| result.is_interrupt)
     });
     assert!(!interrupts);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_calls_that_nobody_has_decided_about_are_cancelled() {
+    let talk = Talk::new(by_hand()).await;
+    let session = talk.start().await;
+    let ids = ["waits", "approved", "runs", "rejected"];
+    session.add_message(calls(&ids)).unwrap();
+    for call in ids {
+        session.tool_interrupted(call, json!({})).unwrap();
+    }
+    session.save().await.unwrap();
+    // Other processes decide, and the state of this one does not show it.
+    let other = talk.other_process().start(&scope(), talk.id).await.unwrap();
+    other.decide("approved", Decision::Approve).await.unwrap();
+    other.decide("runs", Decision::Approve).await.unwrap();
+    other.claim_call("runs").await.unwrap();
+    let reject = Decision::Reject { reason: None };
+    other.decide("rejected", reject).await.unwrap();
+
+    for _ in 0..2 {
+        session.clean_stale_interrupts(|_| false).await.unwrap();
+        session.cancel_interrupts().await.unwrap();
+    }
+    session.save().await.unwrap();
+    let statuses: Vec<_> = rows(&talk)
+        .await
+        .iter()
+        .filter_map(|row| row.status)
+        .collect();
+    let cancelled = ToolStatus::Cancelled;
+    let expected = [
+        cancelled,
+        ToolStatus::Pending,
+        ToolStatus::Executing,
+        cancelled,
+    ];
+    assert_eq!(statuses, expected);
+    let open = session.read(State::open_tool_calls);
+    let open: Vec<_> = open.iter().map(|call| call.call_id.as_str()).collect();
+    assert_eq!(open, ["approved", "runs", "rejected"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_gives_a_result_to_the_calls_that_an_earlier_one_started() {
+    let talk = Talk::new(by_hand()).await;
+    let killed = talk.start().await;
+    let ids = [
+        "pending",
+        "waits",
+        "approved",
+        "runs",
+        "ran",
+        "failed",
+        "done",
+        "cancelled",
+        "rejected",
+    ];
+    killed.add_message(calls(&ids)).unwrap();
+    for call in ["waits", "approved", "runs", "done", "rejected"] {
+        killed.tool_interrupted(call, json!({})).unwrap();
+    }
+    killed.save().await.unwrap();
+    for call in ["approved", "runs", "done"] {
+        killed.decide(call, Decision::Approve).await.unwrap();
+    }
+    let reject = Decision::Reject { reason: None };
+    killed.decide("rejected", reject).await.unwrap();
+    for call in ["runs", "ran", "failed", "done"] {
+        let claim = killed.claim_call(call).await.unwrap();
+        assert!(matches!(claim, Claim::Claimed(_)), "{call}");
+    }
+    // These results are displayed, and the process ends before it saves them.
+    let messages = rows(&talk).await.len();
+    killed
+        .tool_result(ToolResult::error("failed", "search", "offline"))
+        .unwrap();
+    killed
+        .tool_result(ToolResult::new("done", "search", "found"))
+        .unwrap();
+    killed.tool_cancelled("cancelled").unwrap();
+    let is_ended = |rows: &[DisplayMessage]| {
+        let mut statuses = rows.iter().filter_map(|row| row.status);
+        statuses.any(|status| status == ToolStatus::Cancelled && rows.len() > messages)
+    };
+    while !is_ended(&rows(&talk).await) {
+        sleep(SECOND / 100).await;
+    }
+
+    let session = talk.other_process().start(&scope(), talk.id).await.unwrap();
+    assert_eq!(session.seal_calls().await.unwrap(), 5);
+    assert_eq!(session.seal_calls().await.unwrap(), 0);
+    session.save().await.unwrap();
+    let text = |call: &str| {
+        session.read(|state| {
+            let result = state
+                .result_of(call)
+                .filter(|result| !result.is_interrupt)?;
+            Some(result.content.as_ref().unwrap().text())
+        })
+    };
+    for call in ["runs", "ran"] {
+        let text = text(call).unwrap();
+        assert!(text.contains("outcome is unknown"), "{call}: {text}");
+    }
+    assert_eq!(text("failed").unwrap(), "offline");
+    assert_eq!(text("done").unwrap(), "found");
+    assert_eq!(text("cancelled").unwrap(), "The tool was not run.");
+    for call in ["pending", "waits", "approved", "rejected"] {
+        assert_eq!(
+            text(call),
+            None,
+            "{call} is still to be decided, started or answered"
+        );
+    }
+    let shown = rows(&talk).await;
+    let statuses: Vec<_> = shown
+        .iter()
+        .filter_map(|row| row.status.map(ToolStatus::as_str))
+        .collect();
+    let expected = [
+        "pending",
+        "interrupted",
+        "pending",
+        "unknown",
+        "unknown",
+        "failed",
+        "completed",
+        "cancelled",
+        "cancelled",
+    ];
+    assert_eq!(statuses, expected);
+    // A result that was displayed before is not displayed twice.
+    let results = |text: &str| shown.iter().filter(|row| row.content == text).count();
+    assert_eq!((results("offline"), results("found")), (1, 1));
+    for call in ["runs", "ran", "done"] {
+        let claim = session.claim_call(call).await.unwrap();
+        assert!(matches!(claim, Claim::Already(_)), "{call}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_knows_that_it_follows_one_whose_process_ended() {
+    let talk = Talk::new(by_hand()).await;
+    let (session, other) = (talk.start().await, talk.other_process());
+    let run = started(session.begin_run().await.unwrap());
+    assert!(!run.resumed());
+    session.completed().unwrap();
+    drop(run);
+    let run = started(session.begin_run().await.unwrap());
+    assert!(!run.resumed(), "the one before has ended");
+    session.interrupted(json!({ "question": "?" })).unwrap();
+    drop(run);
+    let run = started(session.begin_run().await.unwrap());
+    assert!(!run.resumed(), "the one before waited for a person");
+
+    // A process that is shut down lets its run wait for nothing.
+    session.shutdown().await.unwrap();
+    let other = other.start(&scope(), talk.id).await.unwrap();
+    talk.record.fail([Some(Fault::After)]);
+    let run = started(other.begin_run().await.unwrap());
+    assert!(run.resumed(), "also if the first reply was lost");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use matrix::conversations::web::{Agent, AgentError, AgentRun, Outcome};
-use matrix::sagents::{Content, Decision, Message, Role, State, Todo, ToolCall, ToolResult};
+use matrix::conversations::web::{Agent, AgentError, AgentRun, Outcome, StartCall};
+use matrix::sagents::{Content, Message, Role, State, Todo, ToolCall, ToolResult};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -13,24 +13,16 @@ impl Agent for Script {
     async fn run(&self, run: AgentRun) -> Result<Outcome, AgentError> {
         let session = &run.session;
         for call in session.read(open_calls) {
-            match run.decision(&call).await? {
-                None => return Ok(Outcome::Waiting(json!({ "call": call }))),
-                Some(Decision::Reject { .. }) => {
-                    session.tool_result(ToolResult::error(&call, "postcard", "rejected"))?;
+            let result = match run.start_call(&call).await? {
+                StartCall::Waiting => return Ok(Outcome::Waiting(json!({ "call": call }))),
+                StartCall::Rejected(_) => ToolResult::error(&call, "postcard", "rejected"),
+                StartCall::Over => ToolResult::error(&call, "postcard", "over"),
+                StartCall::Run(arguments) => {
+                    let text = arguments.map_or("sent".to_owned(), |edited| edited.to_string());
+                    ToolResult::new(&call, "postcard", text)
                 }
-                Some(decision) => {
-                    let text = match decision {
-                        Decision::Edit { arguments } => arguments.to_string(),
-                        _ => "sent".to_owned(),
-                    };
-                    let text = if run.resumed {
-                        "not known".to_owned()
-                    } else {
-                        text
-                    };
-                    session.tool_result(ToolResult::new(&call, "postcard", text))?;
-                }
-            }
+            };
+            session.tool_result(result)?;
         }
         if let Some((id, text)) = run.unfinished().await? {
             session.add_message_with_id(id, Message::assistant(format!("{text} continued")))?;
