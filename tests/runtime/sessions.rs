@@ -14,7 +14,8 @@ use crate::sagents::session::Coordinator;
 use crate::sagents::stored::SavePoint;
 use crate::sagents::{
     AgentPersistence, BeginRun, Claim, Cut, Decided, Decision, Delivery, Expect, Failure, LoadContext, Loaded, Message,
-    PersistContext, Point, Revision, Run, RunSignal, RunStatus, SessionPersistence, State, StoredCall, ToolResult, ToolStatus,
+    PersistContext, Point, Revision, Run, RunSignal, RunStatus, SessionPersistence, State, StoredCall, ToolResult,
+    ToolStatus,
 };
 
 /// A storage that records what it is asked to write.
