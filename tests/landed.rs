@@ -103,7 +103,10 @@ impl Landed {
         }
         new.retain(|migration| !landed.contains(migration));
         for script in ups(&new) {
-            assert!(!script.contains(" RENAME TO "), "{}: nothing has to be rebuilt\n{script}", self.name);
+            // A tool call has a status more.
+            let rebuilt = script.lines().filter(|line| line.contains(" RENAME TO "));
+            let mut others = rebuilt.filter(|line| !line.contains("display_messages"));
+            assert_eq!(others.next(), None, "{}: nothing else has to be rebuilt\n{script}", self.name);
         }
         let notes = self.play(real, &landed, &new, &tables, &self.tables(&host));
         notes.unwrap_or_else(|error| panic!("{}: {error}", self.name));

@@ -85,26 +85,28 @@ impl SessionPersistence for {{ context }} {
         Self::decide_tool_call(self, scope, id, call_id, decision, claim).await
     }
 
-    async fn cancel_waiting_tool_call(
+    async fn cancel_unstarted_tool_call(
         &self,
         scope: &Self::Scope,
         context: &LoadContext,
         call_id: &str,
+        only_undecided: bool,
     ) -> Result<Option<(DisplayMessage, bool)>> {
         let id = context.conversation_id;
-        let cancelled = Self::cancel_waiting_tool_call(self, scope, id, call_id).await;
+        let cancelled =
+            Self::cancel_unstarted_tool_call(self, scope, id, call_id, only_undecided).await;
         self.if_displayed(scope, id, cancelled).await
     }
 
-    async fn stored_tool_call(
+    async fn seal_tool_call(
         &self,
         scope: &Self::Scope,
         context: &LoadContext,
         call_id: &str,
     ) -> Result<Option<StoredCall>> {
         let id = context.conversation_id;
-        let stored = Self::stored_tool_call(self, scope, id, call_id).await;
-        self.if_displayed(scope, id, stored).await
+        let sealed = Self::seal_tool_call(self, scope, id, call_id).await;
+        self.if_displayed(scope, id, sealed).await
     }
 
     async fn resolve_tool_result(

@@ -120,7 +120,7 @@ impl {{ context }} {
 
     /// Starts a tool call that is pending or approved, for exactly one caller in all processes. Only
     /// that caller may run the tool. `claim` identifies the attempt: a caller who got no reply repeats
-    /// the call with it, and gets the same result.
+    /// the call with it, and gets the same result while the tool call is executing.
     ///
     /// # Errors
     ///
@@ -137,7 +137,9 @@ impl {{ context }} {
             ..ToolCallEdit::to(ToolStatus::Executing)
         };
         let (call, is_changed) = self.edit_tool_call(scope, conversation_id, call_id, edit).await?;
-        Ok(if is_changed || call.claim() == Some(claim) {
+        // A call that was executing may be unknown by now: others were told so, and it must not run.
+        let is_own = call.claim() == Some(claim) && call.status == Some(ToolStatus::Executing);
+        Ok(if is_changed || is_own {
             Claim::Claimed(call)
         } else {
             Claim::Already(call)
@@ -242,34 +244,37 @@ impl {{ context }} {
             .await
     }
 
-    /// Cancels a tool call that nobody has decided about or started. Returns the call, and whether it
-    /// is cancelled.
-    pub(super) async fn cancel_waiting_tool_call(
+    /// Cancels a tool call that nobody has started, or, with `only_undecided`, decided about. Returns
+    /// the call, and whether it is cancelled.
+    pub(super) async fn cancel_unstarted_tool_call(
         &self,
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         call_id: &str,
+        only_undecided: bool,
     ) -> Result<(DisplayMessage, bool)> {
         let edit = ToolCallEdit {
             before: vec![ToolStatus::Pending, ToolStatus::Interrupted],
-            only_undecided: true,
+            only_undecided,
             ..ToolCallEdit::to(ToolStatus::Cancelled)
         };
         let (call, is_changed) = self.edit_tool_call(scope, conversation_id, call_id, edit).await?;
-        let is_repeated = call.status == Some(ToolStatus::Cancelled) && call.decision().is_none();
+        let is_repeated = call.status == Some(ToolStatus::Cancelled)
+            && !(only_undecided && call.metadata.contains_key(HITL_DECISION));
         Ok((call, is_changed || is_repeated))
     }
 
-    /// What is stored about a tool call, and its result.
-    pub(super) async fn stored_tool_call(
+    /// Makes a tool call unknown if it is executing. Returns what is then stored about it.
+    pub(super) async fn seal_tool_call(
         &self,
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         call_id: &str,
     ) -> Result<StoredCall> {
-        let owner = scope.owner()?;
-        let short = clean_call_id(call_id);
-        let (call, result) = self.store.stored_tool_call(&owner, conversation_id, &short).await?;
+        let seal = ToolCallEdit::to(ToolStatus::Unknown);
+        let (call, _) = self.edit_tool_call(scope, conversation_id, call_id, seal).await?;
+        let (owner, short) = (scope.owner()?, clean_call_id(call_id));
+        let result = self.store.tool_result(&owner, conversation_id, &short, call.sequence).await?;
         let is_result = |row: &DisplayMessage| row.metadata.get(IS_INTERRUPT) != Some(&true.into());
         let result = result.filter(is_result).map(|row| {
             let name = row.metadata.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -343,9 +348,10 @@ pub(super) struct ToolCallEdit {
     pub status: Option<ToolStatus>,
     /// The statuses that it applies to.
     pub before: Vec<ToolStatus>,
-    /// Whether it applies only to calls without a decision.
+    /// Whether it applies only to calls without a decision. If it decides, the newest result of the call
+    /// gets `hitl_decision` too.
     pub only_undecided: bool,
-    /// Merged into that of the call. The newest result of the call gets `hitl_decision` too.
+    /// Merged into that of the call.
     pub metadata: Map<String, Value>,
 }
 

@@ -18,7 +18,7 @@ use {{ module }}::web::openai::{Answer, tool};
 use {{ module }}::web::{Agent, AgentError, AgentRun, Outcome, StartCall};
 use crate::model::{Model, ModelError, Request};
 use crate::sagents::{
-    Content, Message, MessageStatus, Role, Todo, TodoStatus, ToolCall, ToolResult, timestamp,
+    Content, Message, MessageStatus, Role, State, Todo, TodoStatus, ToolCall, ToolResult, timestamp,
 };
 
 const INSTRUCTIONS: &str = "You are a helpful assistant. Answer in Markdown, and be brief. \
@@ -198,7 +198,9 @@ async fn run_tools(run: &AgentRun) -> Result<Vec<String>, AgentError> {
             Some(Ok(text)) => ToolResult::new(call.call_id, call.name, text),
             Some(Err(text)) => ToolResult::error(call.call_id, call.name, text),
             None => {
-                waiting.push(call.call_id);
+                if is_open(run, &call) {
+                    waiting.push(call.call_id);
+                }
                 continue;
             }
         };
@@ -211,17 +213,17 @@ async fn run_tools(run: &AgentRun) -> Result<Vec<String>, AgentError> {
     Ok(waiting)
 }
 
-/// Runs the tool of a call, unless a person has to decide first. An error is for the model.
+/// Runs the tool of a call, unless a person has to decide first or it was started before. An error is
+/// for the model.
 async fn result_of(
     run: &AgentRun,
     call: &ToolCall,
 ) -> Result<Option<Result<String, String>>, AgentError> {
     let (session, id) = (&run.session, call.call_id.as_str());
     if run.token.is_cancelled() {
-        session.tool_cancelled(id)?;
-        return Ok(Some(Err(
-            "The user stopped the agent before the tool ran.".to_owned()
-        )));
+        let is_cancelled = session.cancel_call(id).await?;
+        let stopped = || Err("The user stopped the agent before the tool ran.".to_owned());
+        return Ok(is_cancelled.then(stopped));
     }
     let is_asked = session.read(|state| state.result_of(id).is_some());
     if let Some(question) = question(call).filter(|_| !is_asked) {
@@ -229,12 +231,11 @@ async fn result_of(
         return Ok(None);
     }
     Ok(match run.start_call(id).await? {
-        StartCall::Waiting => None,
+        StartCall::Waiting | StartCall::Over => None,
         StartCall::Rejected(None) => Some(Err("The user does not want this.".to_owned())),
         StartCall::Rejected(Some(reason)) => {
             Some(Err(format!("The user does not want this: {reason}")))
         }
-        StartCall::Over => Some(Err("The tool was not run.".to_owned())),
         StartCall::Run(None) => {
             let arguments = call.arguments.clone().unwrap_or_default();
             Some(run_tool(run, &call.name, &arguments).await)
@@ -260,13 +261,17 @@ fn open_calls(run: &AgentRun) -> Vec<ToolCall> {
             .next()
             .into_iter()
             .flat_map(|message| &message.tool_calls);
-        let is_open = |call: &&ToolCall| {
-            state
-                .result_of(&call.call_id)
-                .is_none_or(|result| result.is_interrupt)
-        };
-        calls.filter(is_open).cloned().collect()
+        calls.filter(|call| lacks_result(state, call)).cloned().collect()
     })
+}
+
+fn is_open(run: &AgentRun, call: &ToolCall) -> bool {
+    run.session.read(|state| lacks_result(state, call))
+}
+
+fn lacks_result(state: &State, call: &ToolCall) -> bool {
+    let result = state.result_of(&call.call_id);
+    result.is_none_or(|result| result.is_interrupt)
 }
 
 /// The tools, as the model sees them.

@@ -6,7 +6,7 @@ use {{ import }};
 {% endif -%}
 use {{ module }}::{{ '{' }}{{ context }}, ListConversations, MessagePage, NewConversation, connect};
 use {{ runtime }}::session::Coordinator;
-use {{ runtime }}::{Decided, Decision, Message, ToolCall, ToolResult};
+use {{ runtime }}::{Claim, Decision, Message, ToolCall, ToolResult};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -39,11 +39,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let call = ToolCall::new("call_1", "postcard", json!({ "to": "Paris" }));
     session.add_message(Message::tool_calls([call]))?;
 
-    // The tool waits for a person, and the application may be restarted before the decision. One
-    // caller gets `Claimed`, and runs the tool.
+    // The tool waits for a person, and the application may be restarted before the decision. Of all
+    // callers, one gets `Claimed` and runs the tool.
     session.tool_interrupted("call_1", json!({ "question": "Send it?" }))?;
     session.interrupted(json!({ "call_id": "call_1" }))?;
-    if let Decided::Claimed(call) = session.decide("call_1", Decision::Approve).await? {
+    session.decide("call_1", Decision::Approve).await?;
+    if let Claim::Claimed(call) = session.claim_call("call_1").await? {
         println!("approved: {}", call.content);
         session.resumed()?;
         session.tool_result(ToolResult::new("call_1", "postcard", "sent"))?;

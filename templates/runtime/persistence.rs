@@ -130,17 +130,20 @@ pub trait SessionPersistence: AgentPersistence<Scope: Send + 'static> + Send + '
         claim: Uuid,
     ) -> impl Future<Output = Result<Decided<Self::DisplayMessage>, Self::Error>> + Send;
 
-    /// Cancels the newest tool call with this id if nobody has decided about it or started it. Returns
-    /// the call, and whether it is cancelled; nothing if the call isn't displayed.
-    fn cancel_waiting_tool_call(
+    /// Cancels the newest tool call with this id unless somebody has started it, or, with
+    /// `only_undecided`, decided about it. Returns the call and whether it is cancelled, or `None` if
+    /// the call isn't displayed.
+    fn cancel_unstarted_tool_call(
         &self,
         scope: &Self::Scope,
         context: &LoadContext,
         call_id: &str,
+        only_undecided: bool,
     ) -> impl Future<Output = Result<Option<(Self::DisplayMessage, bool)>, Self::Error>> + Send;
 
-    /// What is stored about the newest tool call with this id; nothing if the call isn't displayed.
-    fn stored_tool_call(
+    /// Makes the newest tool call with this id [unknown](ToolStatus::Unknown) if it is executing, and
+    /// returns what is then stored about it, or `None` if the call isn't displayed.
+    fn seal_tool_call(
         &self,
         scope: &Self::Scope,
         context: &LoadContext,

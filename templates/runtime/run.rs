@@ -29,7 +29,8 @@ pub struct Run {
     /// When its process renewed it last.
     #[serde(with = "timestamp")]
     pub seen_at: Timestamp,
-    /// Whether it took the place of a run whose process ended before the run did.
+    /// Whether it follows a run whose process ended before the run did, and no run since has finished
+    /// or waited for a person.
     pub resumed: bool,
 }
 

@@ -222,6 +222,18 @@
 //!     let BeginRun::Started(run) = session.begin_run().await? else {
 //!         return Ok(()); // it runs already, here or in another process
 //!     };
+//!     session.resumed()?;
+//!     session.seal_calls().await?; // a process may have been killed while it paid
+//!     for call in session.read(State::open_tool_calls) {
+//!         let id = call.call_id.as_str();
+//!         session.tool_result(match session.claim_call(id).await? {
+//!             Claim::Claimed(_) => ToolResult::new(id, "pay", "done"), // pay here
+//!             Claim::Already(call) if call.decision().is_none() => {
+//!                 return Ok(session.interrupted(json!({ "call_id": id }))?); // it still waits
+//!             }
+//!             Claim::Already(_) => ToolResult::error(id, "pay", "The user does not want it."),
+//!         })?;
+//!     }
 //!     let answer = ask_model(session.read(|state| state.messages.clone())).await;
 //!     if run.token().is_cancelled() {
 //!         return Ok(session.cancelled()?); // somebody called `cancel_run`
@@ -240,15 +252,9 @@
 //!
 //! /// Acts on a decision, and returns whether it was the first.
 //! async fn decide(session: &Session, call_id: &str, decision: Decision) -> Result<bool> {
-//!     let Decided::Claimed(_) = session.decide(call_id, decision.clone()).await? else {
+//!     let Decided::Claimed(_) = session.decide(call_id, decision).await? else {
 //!         return Ok(false);
 //!     };
-//!     session.resumed()?;
-//!     session.tool_result(match (decision, session.claim_call(call_id).await?) {
-//!         (Decision::Reject { .. }, _) => ToolResult::error(call_id, "pay", "The user does not want it."),
-//!         (_, Claim::Claimed(_)) => ToolResult::new(call_id, "pay", "done"), // pay here
-//!         (_, Claim::Already(_)) => return Ok(false), // somebody else runs it
-//!     })?;
 //!     run(session).await?;
 //!     Ok(true)
 //! }
@@ -280,8 +286,8 @@
 //! assert_eq!(page.items[1].status, Some(ToolStatus::Completed));
 //! ```
 //!
-//! A user who sends a new message instead of deciding: call
-//! [`cancel_interrupts`](session::AgentSession::cancel_interrupts), then `send`.
+//! If a user sends a new message instead of deciding, call
+//! [`cancel_interrupts`](session::AgentSession::cancel_interrupts) before `send`.
 //!
 //! # Streaming
 //!

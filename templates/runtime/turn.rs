@@ -57,7 +57,8 @@ pub enum ToolStatus {
     Interrupted,
     /// Will not run.
     Cancelled,
-    /// Started, and its process ended before it reported a result. The tool may have run.
+    /// Started, but no result was reported, because its process was killed or lost its run. The tool
+    /// may have run.
     Unknown,
 }
 
@@ -141,10 +142,10 @@ impl Decision {
     }
 }
 
-/// What is stored about a tool call, for a run that finds it without a result in the agent state.
+/// What is stored about a tool call that has no result in the agent state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredCall {
-    /// Its status.
+    /// Its status. A call that was executing is [`ToolStatus::Unknown`] now.
     pub status: ToolStatus,
     /// What a person decided about it.
     pub decision: Option<Decision>,
@@ -153,33 +154,29 @@ pub struct StoredCall {
 }
 
 impl StoredCall {
-    /// The result that a call gets which an earlier run has started or ended, with the id of its
-    /// message and the status of the call. Nothing if the call is still to be decided or started.
-    pub(super) fn sealed(self, call: &ToolCall) -> Option<(Uuid, ToolResult, ToolStatus)> {
-        let error = |text| (Uuid::now_v7(), ToolResult::error(&call.call_id, &call.name, text));
-        let (id, result) = match (self.status, self.decision) {
-            // The agent tells the model why a call was rejected.
+    /// The result of a call that an earlier run started or ended, with the id of its message. `None`
+    /// if the call still has to be decided or started, or if the agent tells the model why a person
+    /// rejected it.
+    pub(super) fn sealed(self, call: &ToolCall) -> Option<(Uuid, ToolResult)> {
+        let text = match (self.status, self.decision) {
             (ToolStatus::Pending | ToolStatus::Interrupted, _)
             | (ToolStatus::Cancelled, Some(Decision::Reject { .. })) => return None,
-            (ToolStatus::Cancelled, _) => error(NOT_RUN),
-            (ToolStatus::Executing | ToolStatus::Unknown, _) => error(OUTCOME_UNKNOWN),
-            (ToolStatus::Completed | ToolStatus::Failed, _) => {
-                self.result.unwrap_or_else(|| error(RESULT_LOST))
-            }
+            (ToolStatus::Cancelled, _) => CANCELLED,
+            (ToolStatus::Executing | ToolStatus::Unknown, _) => OUTCOME_UNKNOWN,
+            (ToolStatus::Completed, _) => RESULT_LOST,
+            (ToolStatus::Failed, _) => ERROR_LOST,
         };
-        let status = match self.status {
-            ToolStatus::Executing => ToolStatus::Unknown,
-            status => status,
-        };
-        Some((id, result, status))
+        let error = || (Uuid::now_v7(), ToolResult::error(&call.call_id, &call.name, text));
+        Some(self.result.unwrap_or_else(error))
     }
 }
 
 // The model reads these instead of a result.
-const NOT_RUN: &str = "The tool was not run.";
-const RESULT_LOST: &str = "The tool ran, and the server stopped before its result was stored.";
-const OUTCOME_UNKNOWN: &str = "The tool started, and the server stopped before the tool reported a \
-    result. Its outcome is unknown.";
+const CANCELLED: &str = "The call was cancelled.";
+const RESULT_LOST: &str = "The tool succeeded, but its result was lost.";
+const ERROR_LOST: &str = "The tool failed, and its error was lost.";
+const OUTCOME_UNKNOWN: &str =
+    "The tool started, but it never reported a result. Its outcome is unknown.";
 
 /// The result of an attempt to start a tool call. `M` is a display message.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,6 +11,7 @@ use super::super::{
     Claim, ContentType, {{ context }}, Decision, Delivery, DisplayMessage, Error, MessagePage, Role,
     ToolStatus,
 };
+use super::super::display_message::HITL_DECISION;
 use super::Caller;
 use crate::sagents::session::{AgentSession, CancelToken, SessionError};
 
@@ -53,7 +54,8 @@ pub enum StartCall {
     Waiting,
     /// A person does not want it, for this reason.
     Rejected(Option<String>),
-    /// It was started before, or cancelled: do not run it.
+    /// It was started before, or cancelled: do not run it. Unless it is still running, the agent state
+    /// has its result.
     Over,
 }
 
@@ -67,7 +69,8 @@ pub struct AgentRun {
     pub session: AgentSession<{{ context }}>,
     /// Says when to stop.
     pub token: CancelToken,
-    /// Whether this run takes over one whose process ended before the run did.
+    /// Whether this run follows one whose process ended before the run did, and no run since has
+    /// finished or waited for a person.
     pub resumed: bool,
 }
 
@@ -88,6 +91,10 @@ impl AgentRun {
     ///
     /// [`SessionError::Storage`] if there is no such call or the failure is permanent.
     pub async fn start_call(&self, call_id: &str) -> Result<StartCall, SessionError<Error>> {
+        if let Some(data) = self.lost_question(call_id).await? {
+            self.session.tool_interrupted(call_id, data)?;
+            return Ok(StartCall::Waiting);
+        }
         Ok(match self.session.claim_call(call_id).await? {
             Claim::Claimed(call) => match call.decision() {
                 Some(Decision::Edit { arguments }) => StartCall::Run(Some(arguments)),
@@ -96,9 +103,30 @@ impl AgentRun {
             Claim::Already(call) => match (call.status, call.decision()) {
                 (_, Some(Decision::Reject { reason })) => StartCall::Rejected(reason),
                 (Some(ToolStatus::Interrupted), None) => StartCall::Waiting,
-                _ => StartCall::Over,
+                (status, _) => {
+                    if status.is_some_and(ToolStatus::is_ended) {
+                        let _ = self.session.seal_call(call_id).await?;
+                    }
+                    StartCall::Over
+                }
             },
         })
+    }
+
+    /// The question of a call that waits for a decision in the agent state, while its row says that
+    /// nobody was asked. The process was killed between the two, or both were imported.
+    async fn lost_question(&self, call_id: &str) -> Result<Option<Value>, SessionError<Error>> {
+        let question = self.session.read(|state| {
+            let result = state.result_of(call_id).filter(|result| result.is_interrupt)?;
+            Some(result.interrupt_data.clone().unwrap_or_default())
+        });
+        if question.is_none() {
+            return Ok(None);
+        }
+        let id = self.session.conversation_id();
+        let call = self.conversations.get_tool_call(&self.scope, id, call_id).await?;
+        let is_decided = call.metadata.contains_key(HITL_DECISION);
+        Ok(question.filter(|_| call.status == Some(ToolStatus::Pending) && !is_decided))
     }
 
     /// The answer at the end of the conversation, if it was interrupted: the id of the message, and its

@@ -220,7 +220,12 @@ impl Web {
             }
             tokio::spawn((self.runner.agent)(run)).await?
         };
-        let (is_stopped, ended) = match agent.await {
+        let ended = agent.await;
+        if !matches!(ended, Ok(Outcome::Finished | Outcome::Waiting(_))) {
+            // The tools of an agent that was stopped or failed don't run any more.
+            drop(session.seal_calls().await);
+        }
+        let (is_stopped, ended) = match ended {
             Ok(Outcome::Finished) => (false, session.completed()),
             // With null, it would be a run that its process has left.
             Ok(Outcome::Waiting(Value::Null)) => (false, session.interrupted(json!({}))),

@@ -196,6 +196,7 @@ const TESTS: &[(&str, &str)] = &[
     ("strategies/mod.rs", include_str!("../runtime/strategies.rs")),
     ("versions.rs", include_str!("hosts/tests/versions.rs")),
     ("web/agent.rs", include_str!("hosts/tests/web/agent.rs")),
+    ("web/calls.rs", include_str!("hosts/tests/web/calls.rs")),
     ("web/client.rs", include_str!("hosts/tests/web/client.rs")),
     ("web/events.rs", include_str!("hosts/tests/web/events.rs")),
     ("web/groups.rs", include_str!("hosts/tests/web/groups.rs")),

@@ -115,16 +115,17 @@ impl SessionPersistence for Arc<Storage> {
         Ok(Decided::Claimed(()))
     }
 
-    async fn cancel_waiting_tool_call(
+    async fn cancel_unstarted_tool_call(
         &self,
         (): &(),
         _: &LoadContext,
         _: &str,
+        _: bool,
     ) -> Result<Option<((), bool)>, Infallible> {
         Ok(None)
     }
 
-    async fn stored_tool_call(&self, (): &(), _: &LoadContext, _: &str) -> Result<Option<StoredCall>, Infallible> {
+    async fn seal_tool_call(&self, (): &(), _: &LoadContext, _: &str) -> Result<Option<StoredCall>, Infallible> {
         Ok(None)
     }
 

@@ -54,8 +54,9 @@ impl<P: SessionPersistence> RunGuard<P> {
         self.run_id
     }
 
-    /// Whether this run took the place of one whose process ended before the run did. Tool calls that
-    /// were executing then have an unknown outcome; see [`AgentSession::seal_calls`].
+    /// Whether this run follows one whose process ended before the run did, and no run since has
+    /// finished or waited for a person. Tool calls that were executing then have an unknown outcome; see
+    /// [`AgentSession::seal_calls`].
     #[must_use]
     pub fn resumed(&self) -> bool {
         self.resumed

@@ -5,7 +5,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::super::run::{RunSignal, RunStatus};
+use super::super::run::{Run, RunSignal, RunStatus};
 use super::RunChange;
 use super::writes::PendingWrite;
 
@@ -28,12 +28,14 @@ impl CancelToken {
     }
 }
 
-/// The run of this process, and the one that waits for a person.
+/// The run of this process, and the one that it found.
 #[derive(Default)]
 pub(super) struct Runs {
     active: Option<Active>,
-    /// A run that waits, of this process or an earlier one.
+    /// A run that waits for a person, of this process or an earlier one.
     waiting: Option<Uuid>,
+    /// A run that an earlier process left in the middle. The next run has to know that.
+    left: Option<Uuid>,
 }
 
 struct Active {
@@ -43,11 +45,14 @@ struct Active {
 }
 
 impl Runs {
-    /// An earlier process left a run that waits.
-    pub fn waiting(run_id: Option<Uuid>) -> Self {
+    /// An earlier process left a run that waits for a person, or for the next process.
+    pub fn found(waiting: Option<&Run>) -> Self {
+        let is_question = |run: &&Run| run.waiting_for.as_ref().is_some_and(|data| !data.is_null());
+        let (waiting, left) = (waiting.filter(is_question), waiting.filter(|run| !is_question(run)));
         Self {
             active: None,
-            waiting: run_id,
+            waiting: waiting.map(|run| run.id),
+            left: left.map(|run| run.id),
         }
     }
 
@@ -56,9 +61,14 @@ impl Runs {
         self.active.is_some() && self.waiting.is_none()
     }
 
+    /// The run of this process.
+    pub fn active_id(&self) -> Option<Uuid> {
+        self.active.as_ref().map(|active| active.run_id)
+    }
+
     /// The run is stored.
     pub fn started(&mut self, run_id: Uuid, renew_at: Instant) {
-        self.waiting = None;
+        (self.waiting, self.left) = (None, None);
         let resumed = self.active.take();
         let resumed = resumed.filter(|active| active.run_id == run_id);
         let cancel = resumed.map_or_else(|| watch::Sender::new(false), |active| active.cancel);
@@ -99,7 +109,9 @@ impl Runs {
     /// What the database says of a run. Returns what changed for that of this process.
     pub fn signal(&mut self, run_id: Uuid, signal: RunSignal) -> Option<RunChange> {
         if signal == RunSignal::Lost {
-            let _ = self.waiting.take_if(|waiting| *waiting == run_id);
+            for found in [&mut self.waiting, &mut self.left] {
+                let _ = found.take_if(|found| *found == run_id);
+            }
         }
         let active = self.active.as_ref();
         let active = active.filter(|active| active.run_id == run_id)?;
@@ -126,7 +138,7 @@ impl Runs {
 
     /// The run waits for a person.
     pub fn wait(&mut self, data: Value) -> PendingWrite {
-        let active = self.active.as_ref().map(|active| active.run_id);
+        let active = self.active_id();
         let run_id = active.or(self.waiting).unwrap_or_else(Uuid::now_v7);
         self.waiting = Some(run_id);
         PendingWrite::WaitRun {
@@ -150,9 +162,9 @@ impl Runs {
 
     /// The run ends, if there is one.
     pub fn end(&mut self, status: RunStatus) -> Option<PendingWrite> {
-        let waiting = self.waiting.take();
+        let (waiting, left) = (self.waiting.take(), self.left.take());
         let active = self.active.take().map(|active| active.run_id);
-        let run_id = active.or(waiting)?;
+        let run_id = active.or(waiting).or(left)?;
         Some(PendingWrite::EndRun(run_id, status))
     }
 

@@ -87,7 +87,7 @@ pub(super) struct Found {
     pub expect: Expect,
     /// The display messages that are drafts or unsaved, and what becomes of them.
     pub unsettled: Vec<(Uuid, Delivery)>,
-    /// The run that waits for a person.
+    /// The run that waits for a person, or that its process left in the middle.
     pub waiting: Option<Run>,
 }
 
@@ -120,7 +120,7 @@ impl<M, E> SessionState<M, E> {
         let is_saved = matches!(expect, Expect::Revision(revision) if revision > Revision(0));
         // The application's initial state is saved, unless it is empty.
         let is_new = !is_saved && agent_state != State::new();
-        let waiting_run = waiting.as_ref().map(|run| run.id);
+        let runs = Runs::found(waiting.as_ref());
         let waiting_for = waiting.and_then(|run| run.waiting_for);
         agent_state.interrupt_data = waiting_for.filter(|data| !data.is_null());
         let mut state = Self {
@@ -144,7 +144,7 @@ impl<M, E> SessionState<M, E> {
             save_backoff: Backoff::default(),
             writes: Writes::new(),
             drafts: Drafts::default(),
-            runs: Runs::waiting(waiting_run),
+            runs,
             unknown: Vec::new(),
             interrupted: None,
             waiting_saves: Saves::new(),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::super::message::ToolResult;
+use super::super::message::{ToolCall, ToolResult};
 use super::super::persistence::SessionPersistence;
 use super::super::run::BeginRun;
 use super::super::state::State;
@@ -169,26 +169,49 @@ impl<P: SessionPersistence> AgentSession<P> {
     async fn cancel_calls(&self, results: Vec<ToolResult>) -> Result<(), P> {
         let mut cancelled = Vec::new();
         for result in results {
-            let cancel = PendingWrite::CancelWaiting(result.tool_call_id.clone());
-            let is_cancelled = self.ask(
-                |session, reply| session.writes.push(cancel, Some(reply)),
-                |written| match written {
-                    // Nobody can decide about a call that isn't displayed.
-                    Written::Cancelled(call) => Some(call.is_none_or(|(_, is_cancelled)| is_cancelled)),
-                    _ => None,
-                },
-            );
-            if is_cancelled.await? {
+            if self.cancel_unstarted(&result.tool_call_id, true).await? {
                 cancelled.push(result);
             }
         }
         self.update(|session| session.resolve_interrupts(cancelled))
     }
 
+    /// Cancels a call that nobody has started, whether or not somebody has approved it. Returns whether
+    /// the call is cancelled; if not, it may be running in another process.
+    ///
+    /// It waits while failures are transient.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Storage`](super::SessionError::Storage) if the failure is permanent.
+    pub async fn cancel_call(&self, call_id: &str) -> Result<bool, P> {
+        self.cancel_unstarted(call_id, false).await
+    }
+
+    async fn cancel_unstarted(&self, call_id: &str, only_undecided: bool) -> Result<bool, P> {
+        let cancel = PendingWrite::CancelUnstarted {
+            call_id: call_id.to_owned(),
+            only_undecided,
+        };
+        self.ask(
+            |session, reply| session.writes.push(cancel, Some(reply)),
+            |written| match written {
+                // Nobody can decide about a call that isn't displayed, or start it.
+                Written::Cancelled(call) => Some(call.is_none_or(|(_, is_cancelled)| is_cancelled)),
+                _ => None,
+            },
+        )
+        .await
+    }
+
     /// Gives a result to every call that an earlier run started or ended, and that has none in the
-    /// agent state: the stored result if there is one, otherwise an error that says that the outcome
-    /// is unknown. Call it when a run begins and the state is [current](Self::reload). It doesn't
-    /// change calls that nobody has started. Returns how many calls got a result.
+    /// agent state: the stored result if there is one, otherwise an error. A call that was executing
+    /// becomes [unknown](ToolStatus::Unknown). Calls that nobody has started don't change. Returns how
+    /// many calls got a result.
+    ///
+    /// Call it after [`begin_run`](Self::begin_run), as soon as the state is
+    /// [current](Self::reload). Without a run it does nothing, because the calls may be running in
+    /// another process.
     ///
     /// It waits while failures are transient.
     ///
@@ -198,22 +221,48 @@ impl<P: SessionPersistence> AgentSession<P> {
     pub async fn seal_calls(&self) -> Result<usize, P> {
         let mut sealed = 0;
         for call in self.read(State::open_tool_calls) {
-            let lookup = PendingWrite::Lookup(call.call_id.clone());
-            let stored = self.ask(
-                |session, reply| session.writes.push(lookup, Some(reply)),
-                |written| match written {
-                    Written::Call(stored) => Some(stored),
-                    _ => None,
-                },
-            );
-            // Nobody can have started a call that isn't displayed.
-            let result = stored.await?.and_then(|stored| stored.sealed(&call));
-            if let Some((id, result, status)) = result {
-                self.update(|session| session.finish_call(id, result, status))?;
-                sealed += 1;
-            }
+            sealed += usize::from(self.seal(&call).await?);
         }
         Ok(sealed)
+    }
+
+    /// As [`seal_calls`](Self::seal_calls), for one call. Returns whether it got a result.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Storage`](super::SessionError::Storage) if the failure is permanent.
+    pub async fn seal_call(&self, call_id: &str) -> Result<bool, P> {
+        let open = self.read(State::open_tool_calls);
+        match open.iter().find(|call| call.call_id == call_id) {
+            Some(call) => self.seal(call).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn seal(&self, call: &ToolCall) -> Result<bool, P> {
+        let call_id = call.call_id.clone();
+        let stored = self.ask(
+            |session, reply| {
+                let run_id = session.runs.active_id();
+                let seal = PendingWrite::Seal { call_id, run_id };
+                session.writes.push(seal, Some(reply));
+            },
+            |written| match written {
+                Written::Sealed(stored) => Some(stored),
+                _ => None,
+            },
+        );
+        // Nobody can have started a call that isn't displayed.
+        let Some(stored) = stored.await? else {
+            return Ok(false);
+        };
+        let status = stored.status;
+        let sealed = stored.sealed(call);
+        let is_sealed = sealed.is_some();
+        if let Some((id, result)) = sealed {
+            self.update(|session| session.finish_call(id, result, status))?;
+        }
+        Ok(is_sealed)
     }
 
     /// Begins a run of the agent, unless one is in progress in this or another process, which is

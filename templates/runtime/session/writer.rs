@@ -36,8 +36,8 @@ impl<P: SessionPersistence> Session<P> {
             | PendingWrite::Finish { .. }
             | PendingWrite::Claim { .. }
             | PendingWrite::Decide { .. }
-            | PendingWrite::CancelWaiting(_)
-            | PendingWrite::Lookup(_) => self.make_of_call(write).await?,
+            | PendingWrite::CancelUnstarted { .. }
+            | PendingWrite::Seal { .. } => self.make_of_call(write).await?,
             PendingWrite::BeginRun(run_id) => {
                 let options = &self.registry.options;
                 let (holder, lease) = (&options.run_holder, options.run_lease);
@@ -129,13 +129,25 @@ impl<P: SessionPersistence> Session<P> {
                 let call = storage.decide_tool_call(scope, context, call_id, decision, *claim);
                 Written::Decided(self.in_time(call).await?)
             }
-            PendingWrite::CancelWaiting(call_id) => {
-                let call = storage.cancel_waiting_tool_call(scope, context, call_id);
+            PendingWrite::CancelUnstarted {
+                call_id,
+                only_undecided,
+            } => {
+                let only = *only_undecided;
+                let call = storage.cancel_unstarted_tool_call(scope, context, call_id, only);
                 Written::Cancelled(self.in_time(call).await?)
             }
-            PendingWrite::Lookup(call_id) => {
-                let call = storage.stored_tool_call(scope, context, call_id);
-                Written::Call(self.in_time(call).await?)
+            PendingWrite::Seal { call_id, run_id } => {
+                // A process that was slow may have lost its run, and the call runs in another one.
+                let Some(run_id) = *run_id else {
+                    return Ok(Written::Sealed(None));
+                };
+                let renewed = storage.renew_run(scope, context, run_id);
+                if self.in_time(renewed).await? == RunSignal::Lost {
+                    return Ok(Written::Sealed(None));
+                }
+                let call = storage.seal_tool_call(scope, context, call_id);
+                Written::Sealed(self.in_time(call).await?)
             }
             _ => Written::Nothing,
         })

@@ -49,10 +49,16 @@ pub(super) enum PendingWrite {
         decision: Decision,
         claim: Uuid,
     },
-    /// Cancels a call that nobody has decided about or started.
-    CancelWaiting(String),
-    /// Looks up what is stored about a call.
-    Lookup(String),
+    /// Cancels a call that nobody has started.
+    CancelUnstarted {
+        call_id: String,
+        only_undecided: bool,
+    },
+    /// Ends a call that an earlier run left executing, if this run is still in progress.
+    Seal {
+        call_id: String,
+        run_id: Option<Uuid>,
+    },
     BeginRun(Uuid),
     RenewRun(Uuid),
     /// Without a run in this process, one has to be begun.
@@ -84,8 +90,8 @@ impl PendingWrite {
             Self::Tool { call_id, .. }
             | Self::Claim { call_id, .. }
             | Self::Decide { call_id, .. }
-            | Self::CancelWaiting(call_id)
-            | Self::Lookup(call_id) => Some(call_id),
+            | Self::CancelUnstarted { call_id, .. }
+            | Self::Seal { call_id, .. } => Some(call_id),
             _ => None,
         }
     }
@@ -96,10 +102,10 @@ impl PendingWrite {
             Self::Message { .. } => "a display message was not stored",
             Self::Draft { .. } => "a draft was not stored",
             Self::Settle(_) => "the delivery of display messages was not stored",
-            Self::Tool { .. } | Self::Finish { .. } | Self::CancelWaiting(_) => {
-                "the status of a tool call was not stored"
-            }
-            Self::Lookup(_) => "a tool call was not looked up",
+            Self::Tool { .. }
+            | Self::Finish { .. }
+            | Self::CancelUnstarted { .. }
+            | Self::Seal { .. } => "the status of a tool call was not stored",
             Self::Claim { .. } => "a tool call was not claimed",
             Self::Decide { .. } => "a decision was not stored",
             Self::BeginRun(_)
@@ -142,7 +148,7 @@ pub(super) enum Written<M> {
     Decided(Decided<M>),
     /// The call, and whether it is cancelled.
     Cancelled(Option<(M, bool)>),
-    Call(Option<StoredCall>),
+    Sealed(Option<StoredCall>),
     Run(BeginRun),
     Signal(RunSignal),
     IsRunning(bool),

@@ -187,7 +187,8 @@ const FORK: &str = concat!(r#"
                        THEN m.metadata - '{hitl_decision, decision, decision_claim, claim}'::text[]
                             || '{"started_elsewhere": true}'
                    WHEN m.tool_call_id IS NOT NULL AND m.metadata ->> 'hitl_decision' = 'approved'
-                        AND (m.status IN ('pending', 'interrupted') OR m.metadata -> 'is_interrupt' = 'true')
+                        AND (m.status IN ('pending', 'interrupted')
+                             OR m.status IS NULL AND m.metadata -> 'is_interrupt' = 'true')
                        THEN m.metadata - '{hitl_decision, decision, decision_claim, claim}'::text[]
                    ELSE m.metadata
                END,

@@ -36,6 +36,7 @@ impl Store {
                     resumed = CASE
                         WHEN r.run_id = $2::uuid THEN r.resumed
                         WHEN r.status = 'waiting' THEN coalesce(r.waiting_for::text, 'null') = 'null'
+                        WHEN r.status IN ('failed', 'cancelled') THEN r.resumed
                         ELSE r.status = 'running'
                     END,
                     started_at = CASE WHEN r.run_id = $2::uuid THEN r.started_at ELSE now() END,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::super::display_message::{HITL_DECISION, IS_ERROR, IS_INTERRUPT};
 use super::super::tool_calls::ToolCallEdit;
-use super::super::{ContentType, DisplayMessage, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus};
+use super::super::{DisplayMessage, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus};
 {% if group.is_some() %}use super::groups;
 {% endif -%}
 use super::rows::{display_message_columns, joined_display_message};
@@ -88,36 +88,30 @@ impl Store {
         call.ok_or(Error::NotFound)
     }
 
-    /// The newest tool call with this id, and its newest result.
-    pub(crate) async fn stored_tool_call(
+    /// The newest result of a tool call that has this sequence.
+    pub(crate) async fn tool_result(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
         call_id: &str,
-    ) -> Result<(DisplayMessage, Option<DisplayMessage>)> {
+        sequence: i64,
+    ) -> Result<Option<DisplayMessage>> {
         const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
             FROM {{ display_messages }} AS m
-            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1::uuid
-              AND m.tool_call_id = $2::text AND m.content_type IN ('tool_call', 'tool_result')
-            ORDER BY m.sequence DESC"#);
+            WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1::uuid
+              AND m.tool_call_id = $2::text AND m.content_type = 'tool_result' AND m.sequence > $3::bigint
+            ORDER BY m.sequence DESC LIMIT 1"#);
 
-        let rows: Vec<DisplayMessage> = sqlx::query_as(SELECT)
+        let result = sqlx::query_as(SELECT)
             .bind(conversation_id)
             .bind(call_id)
+            .bind(sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .fetch_all(&self.pool)
+            .fetch_optional(&self.pool)
             .await?;
-        // The newest rows come first: results, then their call.
-        let mut result = None;
-        for row in rows {
-            if row.content_type == ContentType::ToolCall {
-                return Ok((row, result));
-            }
-            result = result.or(Some(row));
-        }
-        Err(Error::NotFound)
+        Ok(result)
     }
 
     /// Returns the call, and whether the edit applied to it.

@@ -190,7 +190,8 @@ const COPY: &str = r#"
                    THEN json_set(json_remove(m.metadata, '$.hitl_decision', '$.decision', '$.decision_claim', '$.claim'),
                                  '$.started_elsewhere', json('true'))
                WHEN m.tool_call_id IS NOT NULL AND json_extract(m.metadata, '$.hitl_decision') = 'approved'
-                    AND (m.status IN ('pending', 'interrupted') OR json_extract(m.metadata, '$.is_interrupt'))
+                    AND (m.status IN ('pending', 'interrupted')
+                         OR m.status IS NULL AND json_type(m.metadata, '$.is_interrupt') = 'true')
                    THEN json_remove(m.metadata, '$.hitl_decision', '$.decision', '$.decision_claim', '$.claim')
                ELSE m.metadata
            END,

@@ -37,6 +37,7 @@ impl Store {
                 resumed = CASE
                     WHEN r.run_id = $2 THEN r.resumed
                     WHEN r.status = 'waiting' THEN coalesce(r.waiting_for, 'null') = 'null'
+                    WHEN r.status IN ('failed', 'cancelled') THEN r.resumed
                     ELSE r.status = 'running'
                 END,
                 started_at = CASE WHEN r.run_id = $2 THEN r.started_at ELSE $4 END

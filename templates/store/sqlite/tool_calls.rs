@@ -34,19 +34,17 @@ impl Store {
         call.await?.ok_or(Error::NotFound)
     }
 
-    /// The newest tool call with this id, and its newest result.
-    pub(crate) async fn stored_tool_call(
+    /// The newest result of a tool call that has this sequence.
+    pub(crate) async fn tool_result(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
         call_id: &str,
-    ) -> Result<(DisplayMessage, Option<DisplayMessage>)> {
+        sequence: i64,
+    ) -> Result<Option<DisplayMessage>> {
         let mut connection = self.pool.acquire().await?;
-        let call = newest(&mut connection, owner, conversation_id, call_id, ContentType::ToolCall);
-        let call = call.await?.ok_or(Error::NotFound)?;
         let result = newest(&mut connection, owner, conversation_id, call_id, ContentType::ToolResult);
-        let result = result.await?.filter(|result| result.sequence > call.sequence);
-        Ok((call, result))
+        Ok(result.await?.filter(|result| result.sequence > sequence))
     }
 
     /// Returns the call, and whether the edit applied to it.
@@ -73,7 +71,7 @@ impl Store {
             call.metadata.extend(edit.metadata.clone());
             call.changed = change.number;
             update(&mut tx, owner, &mut call).await?;
-            if let Some(decision) = edit.metadata.get(HITL_DECISION) {
+            if let Some(decision) = edit.metadata.get(HITL_DECISION).filter(|_| edit.only_undecided) {
                 let result = newest(&mut tx, owner, conversation_id, call_id, ContentType::ToolResult);
                 if let Some(mut result) = result.await? {
                     drop(result.metadata.insert(HITL_DECISION.into(), decision.clone()));

@@ -317,25 +317,31 @@ impl SessionPersistence for Storage {
         self.record.write(call).await
     }
 
-    async fn cancel_waiting_tool_call(
+    async fn cancel_unstarted_tool_call(
         &self,
         scope: &Scope,
         context: &LoadContext,
         call_id: &str,
+        only_undecided: bool,
     ) -> Result<Option<(DisplayMessage, bool)>, Error> {
-        let layer = &self.layer;
-        let call = SessionPersistence::cancel_waiting_tool_call(layer, scope, context, call_id);
+        let call = SessionPersistence::cancel_unstarted_tool_call(
+            &self.layer,
+            scope,
+            context,
+            call_id,
+            only_undecided,
+        );
         self.record.write(call).await
     }
 
-    async fn stored_tool_call(
+    async fn seal_tool_call(
         &self,
         scope: &Scope,
         context: &LoadContext,
         call_id: &str,
     ) -> Result<Option<StoredCall>, Error> {
         let layer = &self.layer;
-        let call = SessionPersistence::stored_tool_call(layer, scope, context, call_id);
+        let call = SessionPersistence::seal_tool_call(layer, scope, context, call_id);
         self.record.write(call).await
     }
 

@@ -626,7 +626,8 @@ impl World {
                         let row = talk.changed(&call_id).row(step.owner, id);
                         return Ok(json!([true, row]));
                     }
-                    let is_same = item.metadata.get("claim") == Some(&json!(claim));
+                    let is_same = item.status == Some(ToolStatus::Executing)
+                        && item.metadata.get("claim") == Some(&json!(claim));
                     Ok(json!([is_same, item.row(step.owner, id)]))
                 });
                 (rows(answer), expected)

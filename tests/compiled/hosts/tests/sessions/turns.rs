@@ -4,7 +4,7 @@ use matrix::conversations::{
     DisplayMessage, Error, MessagePage, NewConversation, ToolStatus, connect,
 };
 use matrix::sagents::session::{
-    OnConflict, RunChange, RunGuard, SessionError, SessionEvent, SessionOptions,
+    AgentSession, OnConflict, RunChange, RunGuard, SessionError, SessionEvent, SessionOptions,
 };
 use matrix::sagents::{
     BeginRun, Claim, Decided, Decision, Delivery, Message, Revision, RunStatus, State, Todo,
@@ -463,6 +463,7 @@ async fn only_calls_that_nobody_has_decided_about_are_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 async fn a_run_gives_a_result_to_the_calls_that_an_earlier_one_started() {
     let talk = Talk::new(by_hand()).await;
     let killed = talk.start().await;
@@ -509,7 +510,15 @@ async fn a_run_gives_a_result_to_the_calls_that_an_earlier_one_started() {
     }
 
     let session = talk.other_process().start(&scope(), talk.id).await.unwrap();
-    assert_eq!(session.seal_calls().await.unwrap(), 5);
+    assert_eq!(
+        session.seal_calls().await.unwrap(),
+        0,
+        "without a run, the calls may run elsewhere"
+    );
+    let _run = started(session.begin_run().await.unwrap());
+    assert!(!session.seal_call("pending").await.unwrap());
+    assert!(session.seal_call("failed").await.unwrap());
+    assert_eq!(session.seal_calls().await.unwrap(), 4);
     assert_eq!(session.seal_calls().await.unwrap(), 0);
     session.save().await.unwrap();
     let text = |call: &str| {
@@ -526,7 +535,7 @@ async fn a_run_gives_a_result_to_the_calls_that_an_earlier_one_started() {
     }
     assert_eq!(text("failed").unwrap(), "offline");
     assert_eq!(text("done").unwrap(), "found");
-    assert_eq!(text("cancelled").unwrap(), "The tool was not run.");
+    assert_eq!(text("cancelled").unwrap(), "The call was cancelled.");
     for call in ["pending", "waits", "approved", "rejected"] {
         assert_eq!(
             text(call),
@@ -554,6 +563,8 @@ async fn a_run_gives_a_result_to_the_calls_that_an_earlier_one_started() {
     // A result that was displayed before is not displayed twice.
     let results = |text: &str| shown.iter().filter(|row| row.content == text).count();
     assert_eq!((results("offline"), results("found")), (1, 1));
+    let is_stored = |row: &DisplayMessage| row.delivery == Delivery::Stored;
+    assert!(shown.iter().all(is_stored), "{shown:#?}");
     for call in ["runs", "ran", "done"] {
         let claim = session.claim_call(call).await.unwrap();
         assert!(matches!(claim, Claim::Already(_)), "{call}");
@@ -579,8 +590,111 @@ async fn a_run_knows_that_it_follows_one_whose_process_ended() {
     session.shutdown().await.unwrap();
     let other = other.start(&scope(), talk.id).await.unwrap();
     talk.record.fail([Some(Fault::After)]);
-    let run = started(other.begin_run().await.unwrap());
+    let mut run = started(other.begin_run().await.unwrap());
     assert!(run.resumed(), "also if the first reply was lost");
+
+    // It ends before it has done anything about that.
+    for end in [AgentSession::failed, AgentSession::cancelled] {
+        end(&other).unwrap();
+        run = started(other.begin_run().await.unwrap());
+        assert!(run.resumed(), "nothing has finished since");
+    }
+    other.completed().unwrap();
+    drop(run);
+    let run = started(other.begin_run().await.unwrap());
+    assert!(!run.resumed());
+    other.shutdown().await.unwrap();
+    drop(run);
+
+    // Who sends a message does not end a run that was left in the middle.
+    let next = talk.other_process().start(&scope(), talk.id).await.unwrap();
+    next.cancel_interrupts().await.unwrap();
+    let run = started(next.begin_run().await.unwrap());
+    assert!(run.resumed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_slow_and_lost_its_run_changes_no_call_of_the_next_one() {
+    let talk = Talk::new(by_hand()).await;
+    let (slow, next) = (talk.start().await, talk.other_process());
+    slow.add_message(calls(&["runs", "ends", "starts", "stays"]))
+        .unwrap();
+    slow.save().await.unwrap();
+    let lost = started(slow.begin_run().await.unwrap());
+    for call in ["runs", "ends"] {
+        assert!(matches!(
+            slow.claim_call(call).await.unwrap(),
+            Claim::Claimed(_)
+        ));
+    }
+    // Its lease is over.
+    let (scope, id) = (scope(), lost.run_id());
+    frozen(talk.layer.end_run(&scope, talk.id, id, RunStatus::Failed))
+        .await
+        .unwrap();
+    let next = next.start(&scope, talk.id).await.unwrap();
+    let run = started(next.begin_run().await.unwrap());
+    assert_eq!(next.seal_calls().await.unwrap(), 2);
+    let claim = next.claim_call("starts").await.unwrap();
+    assert!(matches!(claim, Claim::Claimed(_)));
+    next.save().await.unwrap();
+
+    // The slow one goes on, and does not know it.
+    assert_eq!(slow.seal_calls().await.unwrap(), 0);
+    for call in ["runs", "starts"] {
+        assert!(matches!(
+            slow.claim_call(call).await.unwrap(),
+            Claim::Already(_)
+        ));
+        assert!(!slow.cancel_call(call).await.unwrap(), "it was started");
+    }
+    slow.tool_result(ToolResult::new("ends", "search", "found"))
+        .unwrap();
+    slow.save().await.unwrap_err();
+    slow.reload().await.unwrap();
+    slow.save().await.unwrap();
+    let text = slow.read(|state| state.result_of("ends").unwrap().content.clone());
+    assert!(text.unwrap().text().contains("outcome is unknown"));
+
+    next.tool_result(ToolResult::new("starts", "search", "found"))
+        .unwrap();
+    next.reload().await.unwrap();
+    next.save().await.unwrap();
+    assert!(next.cancel_call("stays").await.unwrap());
+    assert!(
+        next.cancel_call("stays").await.unwrap(),
+        "it can be repeated"
+    );
+    let statuses: Vec<_> = rows(&talk)
+        .await
+        .iter()
+        .filter_map(|row| row.status)
+        .collect();
+    let expected = [
+        ToolStatus::Unknown,
+        ToolStatus::Unknown,
+        ToolStatus::Completed,
+        ToolStatus::Cancelled,
+    ];
+    assert_eq!(statuses, expected);
+    drop((lost, run));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_reply_was_lost_is_not_repeated_after_the_outcome_is_unknown() {
+    let talk = Talk::new(by_hand()).await;
+    let session = talk.start().await;
+    session.add_message(calls(&["call_1"])).unwrap();
+    session.save().await.unwrap();
+    let (layer, scope, claim) = (&talk.layer, scope(), Uuid::now_v7());
+    for _ in 0..2 {
+        let claimed = layer.claim_tool_call(&scope, talk.id, "call_1", claim);
+        assert!(matches!(frozen(claimed).await.unwrap(), Claim::Claimed(_)));
+    }
+    let _run = started(session.begin_run().await.unwrap());
+    assert_eq!(session.seal_calls().await.unwrap(), 1);
+    let claimed = layer.claim_tool_call(&scope, talk.id, "call_1", claim);
+    assert!(matches!(frozen(claimed).await.unwrap(), Claim::Already(_)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,35 @@
 //! An agent that does what a message says.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use matrix::conversations::web::{Agent, AgentError, AgentRun, Outcome, StartCall};
 use matrix::sagents::{Content, Message, Role, State, Todo, ToolCall, ToolResult};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 pub struct Script;
+
+/// A tool. If a person changed its arguments, they may name a file that gets a line, and another one
+/// that ends the tool as soon as it is there.
+async fn send_postcard(arguments: Option<Value>) -> String {
+    let Some(arguments) = arguments else {
+        return "sent".to_owned();
+    };
+    if let Some(log) = arguments["log"].as_str() {
+        let mut log = File::options().create(true).append(true).open(log).unwrap();
+        log.write_all(b"ran\n").unwrap();
+    }
+    assert_ne!(arguments["panics"], true, "a secret of the tool");
+    if let Some(end) = arguments["end"].as_str() {
+        while !Path::new(end).exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    arguments.to_string()
+}
 
 impl Agent for Script {
     async fn run(&self, run: AgentRun) -> Result<Outcome, AgentError> {
@@ -18,7 +40,7 @@ impl Agent for Script {
                 StartCall::Rejected(_) => ToolResult::error(&call, "postcard", "rejected"),
                 StartCall::Over => ToolResult::error(&call, "postcard", "over"),
                 StartCall::Run(arguments) => {
-                    let text = arguments.map_or("sent".to_owned(), |edited| edited.to_string());
+                    let text = send_postcard(arguments).await;
                     ToolResult::new(&call, "postcard", text)
                 }
             };
@@ -42,7 +64,7 @@ impl Agent for Script {
         match asked.as_str() {
             "fail" => return Err("a secret of the agent".into()),
             "panic" => panic!("a secret of the agent"),
-            "ask"
+            "ask" | "ask twice"
                 if session.read(|state| {
                     state
                         .messages
@@ -50,9 +72,13 @@ impl Agent for Script {
                         .all(|message| message.tool_results.is_empty())
                 }) =>
             {
-                let call = ToolCall::new("call_1", "postcard", json!({ "to": "Paris" }));
-                session.add_message(Message::tool_calls([call]))?;
-                session.tool_interrupted("call_1", json!({ "question": "Send it?" }))?;
+                let ids = ["call_1", "call_2"].into_iter();
+                let ids: Vec<_> = ids.take(asked.split(' ').count()).collect();
+                let call = |id: &&str| ToolCall::new(*id, "postcard", json!({ "to": "Paris" }));
+                session.add_message(Message::tool_calls(ids.iter().map(call)))?;
+                for id in ids {
+                    session.tool_interrupted(id, json!({ "question": "Send it?" }))?;
+                }
                 return Ok(Outcome::Waiting(json!({ "call": "call_1" })));
             }
             "wait" => {

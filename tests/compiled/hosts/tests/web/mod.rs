@@ -6,6 +6,7 @@
 )]
 
 pub mod agent;
+mod calls;
 pub mod client;
 mod events;
 mod groups;
