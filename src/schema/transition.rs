@@ -5,6 +5,7 @@ mod backfill;
 mod host;
 mod path;
 mod postgres;
+mod queries;
 mod script;
 mod sqlite;
 #[cfg(test)]

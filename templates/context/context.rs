@@ -75,6 +75,10 @@ pub enum Error {
     /// The scope has no owner.
     #[error("the scope has no owner")]
     NoOwner,
+    /// Several members of the caller's group have a conversation with this id: name one of them, with
+    /// `scope.member(owner)`. Only contexts with groups return it.
+    #[error("several owners have a conversation with this id: name one of them")]
+    SeveralOwners,
     /// Another writer saved the agent state first.
     #[error("another writer saved the agent state, as revision {}", current.0)]
     Conflict {
@@ -112,7 +116,7 @@ impl Error {
     /// | --- | --- |
     /// | [`NotFound`](Self::NotFound) | 404 |
     /// | [`NoOwner`](Self::NoOwner) | 403: who is asking is known, and may not do this |
-    /// | [`Conflict`](Self::Conflict) | 409 |
+    /// | [`Conflict`](Self::Conflict), [`SeveralOwners`](Self::SeveralOwners) | 409 |
     /// | [`Invalid`](Self::Invalid) | 422 |
     /// | [`Database`](Self::Database), if the same call may succeed later | 503 |
     /// | everything else | 500 |
@@ -121,7 +125,7 @@ impl Error {
         match self {
             Self::NotFound => 404,
             Self::NoOwner => 403,
-            Self::Conflict { .. } => 409,
+            Self::Conflict { .. } | Self::SeveralOwners => 409,
             Self::Invalid(_) => 422,
             Self::Database(error) if store::is_transient(error) => 503,
             Self::Database(_) | Self::DeserializationFailed(_) | Self::Io(_) => 500,

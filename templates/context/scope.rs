@@ -5,7 +5,7 @@
 //!
 //! A scope with {{ owner.article }} {{ owner.noun }} reads and writes what that {{ owner.noun }} has. One without
 //! reads what the members of its {{ group.noun }} have, and writes nothing. Who is a member is looked
-//! up by every statement, so it changes with the next call.
+//! up by every call.
 {%- endif %}
 
 use serde_json::{Value, json};
@@ -67,6 +67,8 @@ pub enum Reach {
     Owner(Owner),
     /// Those of all members of {{ group.article }} {{ group.noun }}.
     Group(Group),
+    /// Those of one member of {{ group.article }} {{ group.noun }}; see [`OwnerScope::member`].
+    Member(Group, Owner),
 }
 {%- else %}
 
@@ -106,6 +108,26 @@ pub trait OwnerScope: Send + Sync {
             Ok(owner) => Ok(Reach::Owner(owner)),
             Err(Error::NoOwner) => self.group().map(Reach::Group),
             Err(error) => Err(error),
+        }
+    }
+
+    /// This caller, narrowed to one {{ owner.noun }}: a caller that reads only what that {{ owner.noun }} has.
+    /// A group needs it where several members have a conversation with the same id
+    /// ([`SeveralOwners`](super::Error::SeveralOwners)).
+    ///
+    /// Each call looks up whether the {{ owner.noun }} is a member of the {{ group.noun }}, and returns
+    /// [`NotFound`](super::Error::NotFound) if not.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](super::Error::NotFound) if this caller reaches another {{ owner.noun }} only, and the
+    /// errors of [`reach`](Self::reach).
+    fn member(&self, owner: Owner) -> Result<Reach> {
+        match self.reach()? {
+            Reach::Group(group) => Ok(Reach::Member(group, owner)),
+            Reach::Owner(own) if own == owner => Ok(Reach::Owner(own)),
+            Reach::Member(group, own) if own == owner => Ok(Reach::Member(group, own)),
+            Reach::Owner(_) | Reach::Member(..) => Err(Error::NotFound),
         }
     }
 {%- else %}
@@ -219,6 +241,26 @@ impl OwnerScope for Group {
     }
 
     fn group(&self) -> Result<Group> {
+        Ok(self.clone())
+    }
+}
+
+impl OwnerScope for Reach {
+    fn owner(&self) -> Result<Owner> {
+        match self {
+            Self::Owner(owner) => Ok(owner.clone()),
+            Self::Group(_) | Self::Member(..) => Err(Error::NoOwner),
+        }
+    }
+
+    fn group(&self) -> Result<Group> {
+        match self {
+            Self::Group(group) => Ok(group.clone()),
+            Self::Owner(_) | Self::Member(..) => Err(Error::NoOwner),
+        }
+    }
+
+    fn reach(&self) -> Result<Reach> {
         Ok(self.clone())
     }
 }

@@ -287,6 +287,7 @@ fn an_error_has_a_status_code() {
         (Error::NotFound, 404),
         (Error::NoOwner, 403),
         (Error::Conflict { current: Revision(1) }, 409),
+        (Error::SeveralOwners, 409),
         (Error::Invalid(String::new()), 422),
         (Error::DeserializationFailed(broken), 500),
         (Error::Database(sqlx::Error::PoolTimedOut), 503),

@@ -91,6 +91,7 @@ impl From<&Error> for Problem {
         match error {
             Error::Invalid(detail) => Self::invalid(detail),
             Error::Conflict { .. } => Self::conflict("The conversation has changed. Try again."),
+            Error::SeveralOwners => Self::conflict("Several owners have a conversation with this id."),
             Error::NoOwner => Self::new(status).detail("You may read this, and not change it."),
             _ => Self::new(status),
         }

@@ -83,6 +83,22 @@ fn a_table_in_another_schema_is_named_with_it() {
 }
 
 #[test]
+fn a_column_that_the_owners_table_lacks_is_missed_after_our_own_migrations_too() {
+    const MIGRATION: &str = "migrations/0001_accounts.up.sql";
+    const GROUP: &str = "--group-type organization --group-table users";
+    const LACKS: &str = "error: --group-table: `users` has no column `organization_id`; it has `id`";
+    let host = host("CREATE TABLE users (id BIGINT PRIMARY KEY);\n");
+    generate(&host, "--database postgres");
+    assert!(refused(&host, 2, GROUP).starts_with(LACKS));
+
+    // Somebody put both into one file, without the line that names ours.
+    let create = host.read(&host.find("_create_sagents_persistence.up.sql"));
+    let squashed = host.read(MIGRATION) + create.split_once('\n').unwrap().1;
+    let squashed = self::host(&squashed);
+    assert!(refused(&squashed, 2, &format!("{GROUP} --database postgres --table-prefix chat_")).starts_with(LACKS));
+}
+
+#[test]
 fn of_several_tables_a_person_chooses_one() {
     let host = host(
         "CREATE TABLE users (id INTEGER PRIMARY KEY);\n\

@@ -176,6 +176,7 @@ const TESTS: &[(&str, &str)] = &[
     ("concurrency.rs", include_str!("hosts/tests/concurrency.rs")),
     ("deployment.rs", include_str!("hosts/tests/deployment.rs")),
     ("exports.rs", include_str!("hosts/tests/exports.rs")),
+    ("groups.rs", include_str!("hosts/tests/groups.rs")),
     ("histories.rs", include_str!("hosts/tests/histories.rs")),
     ("killed.rs", include_str!("hosts/tests/killed.rs")),
     ("migrations.rs", include_str!("hosts/tests/migrations.rs")),

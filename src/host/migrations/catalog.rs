@@ -8,7 +8,7 @@ use sqlparser::ast::{
 };
 
 use super::spelled;
-use super::statement::{Unparsed, is_block, is_definition, parse, salvage, statements, unparsed};
+use super::statement::{Unparsed, changes_in_block, is_block, is_definition, parse, salvage, statements, unparsed};
 use super::table::{Reference, Table, TableName};
 use crate::database::Database;
 
@@ -96,7 +96,9 @@ impl Catalog {
         let sql = sql.trim_start_matches('\u{feff}');
         for text in &statements(sql, database) {
             if is_block(text) {
-                self.doubt(text);
+                for change in changes_in_block(text, database) {
+                    self.doubt(&change);
+                }
             } else if is_definition(text) {
                 self.define(text);
             }

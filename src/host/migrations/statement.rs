@@ -237,6 +237,31 @@ pub(super) fn is_block(statement: &str) -> bool {
     starts_with(statement, &["DO"])
 }
 
+/// The statements of a block that may change tables: all but those that only raise an error, as the checks of our own
+/// migrations do.
+pub(super) fn changes_in_block(block: &str, database: Database) -> Vec<String> {
+    let mut body = None;
+    scan(block, database, |piece| {
+        if let Piece::Quoted(text) = piece {
+            body = body.or(dollar_tag(text).map(|tag| &text[tag.len()..text.len() - tag.len()]));
+        }
+    });
+    let Some(body) = body else { return vec![block.to_owned()] };
+    statements(body, database).into_iter().filter(|statement| !only_raises(statement, database)).collect()
+}
+
+/// Whether a statement of PL/pgSQL is `RAISE …`, `IF … THEN RAISE …` or the end of a block.
+fn only_raises(statement: &str, database: Database) -> bool {
+    let Some(bare) = bare(statement, database) else { return false };
+    let bare: String = bare.into_iter().map(|(_, c)| c.to_ascii_uppercase()).collect();
+    let mut words = bare.split_whitespace().skip_while(|word| *word == "BEGIN");
+    match words.next() {
+        None | Some("END" | "RAISE") => true,
+        Some("IF") => words.find(|word| *word == "THEN").is_some() && words.next() == Some("RAISE"),
+        Some(_) => false,
+    }
+}
+
 fn starts_with(statement: &str, words: &[&str]) -> bool {
     let first = statement.split_whitespace().next().unwrap_or_default();
     words.iter().any(|word| first.eq_ignore_ascii_case(word))

@@ -281,6 +281,40 @@ fn statements_that_no_parser_knows_are_passed_over() {
     }
 }
 
+/// Whether `users` has no other columns than those of its `CREATE TABLE`, as far as a statement shows.
+fn stays_complete(statement: &str) -> bool {
+    let mut catalog = Catalog::new(Database::Postgres);
+    catalog.apply(&format!("CREATE TABLE users (id BIGINT);\n{statement};"));
+    catalog.table("users").unwrap().is_complete
+}
+
+#[test]
+fn a_block_that_only_raises_errors_changes_no_table() {
+    let check = "IF to_regclass('users; ') IS NULL THEN\n RAISE EXCEPTION 'no users; END', current_user;\n END IF;";
+    for block in [
+        format!("DO $$\nBEGIN\n{check}\nEND\n$$"),
+        format!("DO $sagents$ begin {check} {check} -- ALTER TABLE users\n end; $sagents$"),
+        format!("DO LANGUAGE plpgsql $$BEGIN {check}END$$"),
+        "DO $$BEGIN RAISE NOTICE 'users'; END$$".to_owned(),
+    ] {
+        assert!(stays_complete(&block), "{block}");
+    }
+    for block in [
+        "DO $$ BEGIN ALTER TABLE users ADD COLUMN org_id BIGINT; END $$".to_owned(),
+        format!("DO $$ BEGIN {check} ALTER TABLE users ADD COLUMN org_id BIGINT; END $$"),
+        "DO $$ BEGIN IF TRUE THEN RAISE NOTICE 'a'; ALTER TABLE users ADD org_id INT; END IF; END $$".to_owned(),
+        "DO $$ BEGIN IF FALSE THEN RAISE NOTICE 'a'; ELSE ALTER TABLE users ADD org_id INT; END IF; END $$".to_owned(),
+        "DO $$ BEGIN IF TRUE THEN ALTER TABLE users ADD org_id INT; RAISE NOTICE 'a'; END IF; END $$".to_owned(),
+        "DO $$ BEGIN IF CASE WHEN a THEN b END THEN ALTER TABLE users ADD org_id INT; END IF; END $$".to_owned(),
+        "DO $$ BEGIN EXECUTE 'ALTER TABLE users ADD COLUMN org_id BIGINT'; END $$".to_owned(),
+        "DO $$ BEGIN PERFORM add_column('users', 'org_id'); END $$".to_owned(),
+        "DO 'BEGIN ALTER TABLE users ADD org_id INT; END'".to_owned(),
+        "DO $$ BEGIN ALTER TABLE users ADD org_id INT".to_owned(),
+    ] {
+        assert!(!stays_complete(&block), "{block}");
+    }
+}
+
 #[test]
 fn a_file_whose_quotes_do_not_end_is_read_as_far_as_it_goes() {
     let sql = "CREATE TABLE a (id INT); SELECT 'oops; CREATE TABLE b (id INT)";

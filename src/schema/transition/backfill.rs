@@ -10,8 +10,9 @@ use sqlparser::ast::{
 };
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, SQLiteDialect};
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Location, Token, Tokenizer, Whitespace};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, TokenizerError, Whitespace};
 
+use super::queries::Queries;
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{Catalog, TableName};
@@ -25,10 +26,10 @@ pub const ROW: &str = "conversation";
 /// are the table as it is before the change, the `catalog` has the host's own tables.
 pub fn check(text: &str, database: Database, conversations: Option<&Table>, catalog: &Catalog) -> Result<()> {
     let expression = check_form(text, database)?;
-    match conversations {
-        Some(conversations) => check_columns(text, &expression, conversations, catalog),
-        None => Ok(()),
+    if let Some(conversations) = conversations {
+        check_columns(text, &expression, conversations, catalog)?;
     }
+    check_queries(text, database)
 }
 
 fn check_form(text: &str, database: Database) -> Result<Expr> {
@@ -39,18 +40,20 @@ fn check_form(text: &str, database: Database) -> Result<Expr> {
     if let Some(odd) = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
         return refuse(&format!("it contains {}", names::show(odd)));
     }
-    let tokens = match Tokenizer::new(&*dialect(database), text).tokenize() {
+    let tokens = match tokens(text, database) {
         Ok(tokens) => tokens,
         Err(error) => return refuse(&error.to_string()),
     };
     for (place, token) in tokens.iter().enumerate() {
-        match token {
+        match &token.token {
             Token::SemiColon => return refuse("it contains a `;`"),
             Token::Whitespace(Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_)) => {
                 return refuse("it contains a comment");
             }
             Token::Placeholder(_) => return refuse("it contains a parameter"),
-            Token::Colon | Token::AtSign if matches!(tokens.get(place + 1), Some(Token::Word(_))) => {
+            Token::Colon | Token::AtSign
+                if tokens.get(place + 1).is_some_and(|next| matches!(next.token, Token::Word(_))) =>
+            {
                 return refuse("it contains a parameter");
             }
             _ => {}
@@ -59,12 +62,29 @@ fn check_form(text: &str, database: Database) -> Result<Expr> {
     parse(text, database).or_else(|reason| refuse(&reason))
 }
 
+/// `SQLite` takes the first row that a query finds. A migration asks whether there are more, but not of a query that
+/// another one may evaluate for each of its rows.
+fn check_queries(text: &str, database: Database) -> Result<()> {
+    match (database, Queries::of(text, database).inner.first()) {
+        (Database::Sqlite, Some(query)) => {
+            let what = "could find several rows, and SQLite would take the first one";
+            Err(Failure::usage(format!("--backfill: `({query})`, inside of another query, {what}"))
+                .help("join its tables in the other query, or choose a row with `ORDER BY … LIMIT 1`"))
+        }
+        (Database::Sqlite, None) | (Database::Postgres, _) => Ok(()),
+    }
+}
+
 /// Whether an expression stands in parentheses already.
 pub(super) fn is_enclosed(text: &str, database: Database) -> bool {
     matches!(parse(text, database), Ok(Expr::Nested(_) | Expr::Subquery(_)))
 }
 
-fn parse(text: &str, database: Database) -> Result<Expr, String> {
+pub(super) fn tokens(text: &str, database: Database) -> Result<Vec<TokenWithSpan>, TokenizerError> {
+    Tokenizer::new(&*dialect(database), text).tokenize_with_location()
+}
+
+pub(super) fn parse(text: &str, database: Database) -> Result<Expr, String> {
     let dialect = dialect(database);
     let mut parser = Parser::new(&*dialect).try_with_sql(text).map_err(|error| error.to_string())?;
     let expression = parser.parse_expr().map_err(|error| error.to_string())?;
@@ -553,8 +573,8 @@ mod tests {
                     "(WITH users AS (SELECT 1 AS user_id) SELECT 2 FROM users AS u WHERE u.user_id = conversation.user_id)",
                 ),
                 (
-                    "(WITH users AS (SELECT 1 AS n) SELECT (SELECT 2 FROM users WHERE users.n = user_id))",
-                    "(WITH users AS (SELECT 1 AS n) SELECT (SELECT 2 FROM users WHERE users.n = conversation.user_id))",
+                    "(WITH users AS (SELECT 1 AS n) SELECT (SELECT max(2) FROM users WHERE users.n = user_id))",
+                    "(WITH users AS (SELECT 1 AS n) SELECT (SELECT max(2) FROM users WHERE users.n = conversation.user_id))",
                 ),
                 (
                     "(SELECT 1 FROM users AS u (user_id) WHERE u.user_id = user_id)",
@@ -576,6 +596,19 @@ mod tests {
                 checked(expected, database).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_query_in_a_query_is_refused_where_only_its_first_row_would_count() {
+        let text = "(SELECT u.team_id FROM users u WHERE u.id = \
+                    (SELECT a.id FROM accounts a WHERE a.user_id = conversation.user_id))";
+        insta::assert_snapshot!(refused(text, Database::Sqlite), @"
+        --backfill: `(SELECT a.id FROM accounts a WHERE a.user_id = conversation.user_id)`, inside of another query, could find several rows, and SQLite would take the first one
+        help: join its tables in the other query, or choose a row with `ORDER BY … LIMIT 1`
+        ");
+        checked(text, Database::Postgres).unwrap();
+        let chosen = text.replace("user_id))", "user_id ORDER BY a.id LIMIT 1))");
+        checked(&chosen, Database::Sqlite).unwrap();
     }
 
     #[test]

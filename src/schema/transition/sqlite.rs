@@ -3,10 +3,10 @@
 //! since a parent that goes would take its children along. No pragma is needed, and all of it happens in the migration's
 //! transaction.
 
-use super::Addition;
-use super::backfill;
 use super::path::{Guard, Owners, Path, TablePath};
+use super::queries::Queries;
 use super::script::Script;
+use super::{Addition, Filling, backfill};
 use crate::database::Database;
 use crate::schema::sql;
 use crate::schema::{ForeignKey, Table};
@@ -174,6 +174,7 @@ fn strangers(path: &Path, tables: &[&TablePath]) -> Vec<Guard> {
 fn find_owners(path: &Path, script: &mut Script) {
     let conversations = quote(&path.conversations().from.name);
     if let (Owners::Filled { column: owner, filling }, Some(column)) = (&path.owners, path.new_owners()) {
+        stop_if(path, several_rows(path, filling), script);
         let column = quote(&column);
         let add = format!("ALTER TABLE {conversations} ADD COLUMN {column} {};", DATABASE.column_type(owner.kind));
         let update = filling
@@ -183,6 +184,20 @@ fn find_owners(path: &Path, script: &mut Script) {
     }
     stop_if(path, path.empty_owner_guard(DATABASE), script);
     stop_if(path, path.same_key_guard(DATABASE), script);
+}
+
+/// Of several rows that a query finds for a conversation, its value would be the first one.
+fn several_rows(path: &Path, filling: &Filling) -> Option<Guard> {
+    let Filling::Backfill(text) = filling else { return None };
+    let queries = Queries::of(text, DATABASE).outer;
+    let conditions: Vec<_> =
+        queries.iter().map(|query| format!("(SELECT count(*) FROM (\n        {query}\n    )) > 1")).collect();
+    let conversations = quote(&path.conversations().from.name);
+    (!conditions.is_empty()).then(|| Guard {
+        about: "Stops, with nothing changed, if a query of the backfill finds several rows.".to_owned(),
+        message: "a query of the backfill finds several rows for a conversation; nothing was changed".to_owned(),
+        query: format!("SELECT 1 FROM {conversations} AS {} WHERE {}", backfill::ROW, conditions.join(" OR ")),
+    })
 }
 
 /// A missing owner is reported by name; the foreign key alone would only say that it failed.

@@ -137,6 +137,35 @@ async fn a_group_follows_what_its_members_do() {
 }
 
 #[tokio::test]
+async fn a_group_names_the_owner_of_a_conversation_that_several_members_have() {
+    let db = Database::new().await;
+    let id = db.conversation().await;
+    let same_id = NewConversation { id, ..NewConversation::new() };
+    db.create_conversation(&bob(), same_id).await.unwrap();
+    db.join(&group(), &alice()).await;
+    let of = |caller: &dyn OwnerScope| group().member(caller.owner().unwrap()).unwrap();
+    assert!(db.get_conversation(&group(), id).await.is_ok());
+    assert_not_found!(db.get_conversation(&of(&bob()), id));
+
+    db.join(&group(), &bob()).await;
+    let several = db.get_conversation(&group(), id).await;
+    assert!(matches!(several, Err(Error::SeveralOwners)), "{several:?}");
+    for owner in [alice(), bob()] {
+        let conversation = db.get_conversation(&owner, id).await.unwrap();
+        assert_eq!(db.get_conversation(&of(&owner), id).await.unwrap(), conversation);
+        let listed = db.list_conversations(&of(&owner), ListConversations::default()).await.unwrap();
+        assert_eq!(listed.items, [conversation]);
+        let written = db.delete_conversation(&of(&owner), id).await;
+        assert!(matches!(written, Err(Error::NoOwner)), "{written:?}");
+    }
+    // Nobody reaches more by naming somebody else.
+    assert!(matches!(alice().member(bob().owner().unwrap()), Err(Error::NotFound)));
+    assert!(matches!(of(&alice()).member(bob().owner().unwrap()), Err(Error::NotFound)));
+    db.leave(&group(), &bob()).await;
+    assert_not_found!(db.list_conversations(&of(&bob()), ListConversations::default()));
+}
+
+#[tokio::test]
 async fn a_group_writes_nothing() {
     macro_rules! assert_no_owner {
         ($call:expr) => {

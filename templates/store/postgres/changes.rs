@@ -40,22 +40,11 @@ impl Store {
             ) AS m ON TRUE
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $5 AND {% endif %}c.id = $1::uuid
             ORDER BY m.changed, m.sequence LIMIT $4::bigint"#);
-{% if group.is_some() %}
-        let sql = match reach {
-            Reach::Owner(_) => SELECT,
-            Reach::Group(_) => groups::CHANGES,
-        };
-        let query = sqlx::query(sql)
-            .bind(conversation_id)
-            .bind(after.changed())
-            .bind(after.sequence())
-            .bind(i64::from(limit));
-        let query = match reach {
-            Reach::Owner(owner) => query.bind(owner.id()),
-            Reach::Group(group) => query.bind(group.id()),
-        };
-        let rows = query.fetch_all(&self.pool).await?;
-{%- else %}
+{%- if group.is_some() %}
+
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
+
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(after.changed())
@@ -66,7 +55,6 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
-{%- endif %}
         let last_removal = rows.first().ok_or(Error::NotFound)?.try_get("last_removal")?;
         let messages = rows.iter().filter_map(|row| joined_display_message(row).transpose());
         Ok((last_removal, messages.collect::<sqlx::Result<_>>()?))
@@ -81,18 +69,13 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query_as(SELECT).bind(id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query_as(groups::LAST_CHANGE).bind(id).bind(group.id()),
-        };
-        query
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, id).await?;
+{%- endif %}
 
         sqlx::query_as(SELECT)
             .bind(id)
 {%- if owner.is_some() %}
             .bind(owner.id())
-{%- endif %}
 {%- endif %}
             .fetch_optional(&self.pool)
             .await?

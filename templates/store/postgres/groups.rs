@@ -1,20 +1,71 @@
 {%- if let (Some(group), Some(owner)) = (group, owner) -%}
-//! The statements that read for a group, which is their last parameter. `group_member` is an owner
-//! who is in it.
+//! Whose rows a group reads: the statements for its members, and those that read what all of them
+//! have. The group is their last parameter, and `group_member` is an owner who is in it.
 //!
-//! Several members may have a conversation with the same id, if one of them got a copy. A statement
-//! for one conversation reads the one that was created first. A page with one of them has all of
-//! them, also if it gets longer than its limit: the next page starts behind that id, and is empty if
-//! there is nothing behind it.
+//! A conversation's id is unique for its owner only: a member can import one with any id. So a call
+//! for one conversation finds its owner first, and then reads the rows of that owner. A page with one
+//! of several conversations with the same id has all of them, also if it gets longer than its limit:
+//! the next page starts behind that id, and is empty if there is nothing behind it.
 //!
-//! `LIMIT 1` in a join makes the server look up one membership, instead of all of the group.
 //! `WITH TIES` needs `PostgreSQL` 13.
 
-use super::super::Archived;
-use super::super::page::Bound;
+use sqlx::PgExecutor;
+use uuid::Uuid;
+
+use super::super::{Archived, Error, Owner, Reach, Result};
 use super::conversations::Lists;
 use super::rows::{conversation_columns, display_message_columns, run_columns};
-use super::usage::sums;
+
+/// The owner of the conversation that a call reads.
+///
+/// # Errors
+///
+/// [`Error::NotFound`] if the caller reaches no such conversation, [`Error::SeveralOwners`] if more
+/// than one member of the group has it. Neither time nor order decides between them, because both can
+/// come from a file.
+pub(super) async fn owner_of(executor: impl PgExecutor<'_>, reach: &Reach, id: Uuid) -> Result<Owner> {
+    const SELECT: &str = r#"
+        SELECT c.{{ owner }} FROM {{ conversations }} AS c
+        WHERE c.id = $1::uuid AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        LIMIT 2"#;
+
+    match reach {
+        Reach::Owner(owner) => Ok(owner.clone()),
+        Reach::Member(_, owner) => {
+            check_member(executor, reach).await?;
+            Ok(owner.clone())
+        }
+        Reach::Group(group) => {
+            let query = sqlx::query_scalar(SELECT).bind(id).bind(group.id());
+            let mut keys: Vec<{{ key_type }}> = query.fetch_all(executor).await?;
+            let key = keys.pop().ok_or(Error::NotFound)?;
+            if !keys.is_empty() {
+                return Err(Error::SeveralOwners);
+            }
+{%- if owner_is_uuid_text %}
+            let key = Uuid::try_parse(&key).map_err(|error| sqlx::Error::Decode(error.into()))?;
+{%- endif %}
+            Ok(Owner::new(key))
+        }
+    }
+}
+
+/// [`Error::NotFound`] if the caller names an owner who is not a member of its group.
+pub(super) async fn check_member(executor: impl PgExecutor<'_>, reach: &Reach) -> Result<()> {
+    const SELECT: &str = r#"
+        SELECT 1 FROM {{ group.table }} AS g
+        WHERE g.{{ group.column }} = $1 AND g.{{ group.member }} = $2 LIMIT 1"#;
+
+    let Reach::Member(group, owner) = reach else {
+        return Ok(());
+    };
+    let query = sqlx::query(SELECT).bind(group.id()).bind(owner.id());
+    let member = query.fetch_optional(executor).await?;
+    member.map(drop).ok_or(Error::NotFound)
+}
 
 /// The statements for a page of conversations.
 ///
@@ -27,23 +78,6 @@ pub(super) fn lists(archived: Archived) -> Lists {
         Archived::Only => ARCHIVED,
     }
 }
-
-/// The statement for a page of display messages.
-pub(super) fn messages(bound: Bound) -> &'static str {
-    match bound {
-        Bound::After(_) => FORWARD,
-        Bound::Before(_) => BACKWARD,
-    }
-}
-
-pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!(), r#"
-    FROM {{ conversations }} AS c
-    CROSS JOIN LATERAL (
-        SELECT FROM {{ group.table }} AS g
-        WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-    ) AS g
-    WHERE c.id = $1::uuid
-    ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#);
 
 macro_rules! created_desc {
     ($condition:literal) => {
@@ -230,42 +264,6 @@ const ALL: Lists = Lists {
 const ACTIVE: Lists = lists!("archived_at IS NULL AND ");
 const ARCHIVED: Lists = lists!("archived_at IS NOT NULL AND ");
 
-const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
-    FROM (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        CROSS JOIN LATERAL (
-            SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-        ) AS g
-        WHERE c.id = $1::uuid
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS o
-    LEFT JOIN LATERAL (
-        SELECT "#, display_message_columns!(), r#"
-        FROM {{ display_messages }} AS m
-        WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.sequence > $2::bigint
-        ORDER BY m.sequence LIMIT $3::bigint
-    ) AS m ON TRUE
-    ORDER BY m.sequence"#);
-
-const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
-    FROM (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        CROSS JOIN LATERAL (
-            SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-        ) AS g
-        WHERE c.id = $1::uuid
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS o
-    LEFT JOIN LATERAL (
-        SELECT "#, display_message_columns!(), r#"
-        FROM {{ display_messages }} AS m
-        WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.sequence < $2::bigint
-        ORDER BY m.sequence DESC LIMIT $3::bigint
-    ) AS m ON TRUE
-    ORDER BY m.sequence"#);
-
 pub(super) const SEARCH: &str = concat!("SELECT ", display_message_columns!(), r#"
     FROM (
         SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
@@ -283,92 +281,6 @@ pub(super) const SEARCH: &str = concat!("SELECT ", display_message_columns!(), r
     ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC
     FETCH FIRST ($3::bigint) ROWS WITH TIES"#);
 
-pub(super) const AGENT_STATE: &str = r#"
-    WITH conversation AS (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        CROSS JOIN LATERAL (
-            SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-        ) AS g
-        WHERE c.id = $1::uuid
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    )
-    SELECT NULL::integer AS position, NULL::uuid AS message_id, s.data, s.revision, s.write_id
-    FROM conversation AS o
-    LEFT JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid
-    UNION ALL
-    SELECT m.position, m.message_id, m.data, NULL::bigint, NULL::uuid
-    FROM conversation AS o
-    JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid
-    JOIN {{ agent_messages }} AS m
-        ON m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid AND m.epoch = s.epoch"#;
-
-pub(super) const CHANGES: &str = concat!("SELECT o.last_removal, ", display_message_columns!(), r#"
-    FROM (
-        SELECT c.{{ owner }} AS group_member, c.last_removal FROM {{ conversations }} AS c
-        CROSS JOIN LATERAL (
-            SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $5 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-        ) AS g
-        WHERE c.id = $1::uuid
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS o
-    LEFT JOIN LATERAL (
-        (
-            SELECT "#, display_message_columns!(), r#"
-            FROM {{ display_messages }} AS m
-            WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid
-              AND m.changed = 0 AND m.sequence > $3::bigint
-            ORDER BY m.sequence LIMIT $4::bigint
-        )
-        UNION ALL
-        (
-            SELECT "#, display_message_columns!(), r#"
-            FROM {{ display_messages }} AS m
-            WHERE m.{{ owner }} = o.group_member AND m.conversation_id = $1::uuid
-              AND m.changed > $2::bigint AND m.changed >= 0
-            ORDER BY m.changed, m.sequence LIMIT $4::bigint
-        )
-    ) AS m ON TRUE
-    ORDER BY m.changed, m.sequence LIMIT $4::bigint"#);
-
-pub(super) const LAST_CHANGE: &str = r#"
-    SELECT c.last_change, c.next_sequence, c.last_removal FROM {{ conversations }} AS c
-    CROSS JOIN LATERAL (
-        SELECT FROM {{ group.table }} AS g
-        WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-    ) AS g
-    WHERE c.id = $1::uuid
-    ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#;
-
-pub(super) const TOOL_CALL: &str = concat!("SELECT ", display_message_columns!(), r#"
-    FROM (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        CROSS JOIN LATERAL (
-            SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $3 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-        ) AS g
-        WHERE c.id = $1::uuid
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS o
-    JOIN {{ display_messages }} AS m ON m.{{ owner }} = o.group_member
-     AND m.conversation_id = $1::uuid AND m.tool_call_id = $2::text AND m.content_type = 'tool_call'
-    ORDER BY m.sequence DESC LIMIT 1"#);
-
-pub(super) const RUN: &str = concat!("SELECT ", run_columns!(), r#"
-    FROM (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        CROSS JOIN LATERAL (
-            SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-        ) AS g
-        WHERE c.id = $1::uuid
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS o
-    JOIN {{ runs }} AS r ON r.{{ owner }} = o.group_member AND r.conversation_id = $1::uuid"#);
-
 pub(super) const UNFINISHED_RUNS: &str = concat!("SELECT ", run_columns!(), r#"
     FROM (
         SELECT {% if !group.is_owners %}DISTINCT {% endif %}g.{{ group.member }} AS group_member
@@ -380,24 +292,6 @@ pub(super) const UNFINISHED_RUNS: &str = concat!("SELECT ", run_columns!(), r#"
         ORDER BY r.started_at DESC LIMIT 1000
     ) AS r
     ORDER BY r.started_at DESC LIMIT 1000"#);
-
-pub(super) const USAGE: &str = concat!(r#"
-    SELECT u.model, u.messages, u.input, u.output, u.cached
-    FROM (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        CROSS JOIN LATERAL (
-            SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-        ) AS g
-        WHERE c.id = $1::uuid
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS o
-    LEFT JOIN LATERAL (
-        SELECT "#, sums!(), r#" FROM {{ usage }} AS u
-        WHERE u.{{ owner }} = o.group_member AND u.conversation_id = $1::uuid
-          AND (u.input_tokens > 0 OR u.output_tokens > 0)
-        GROUP BY u.model
-    ) AS u ON TRUE"#);
 
 /// The sums of each member are made first, so that the rows of each are read with an index.
 pub(super) const USAGE_BETWEEN: &str = r#"
@@ -419,82 +313,4 @@ pub(super) const USAGE_BETWEEN: &str = r#"
         GROUP BY u.model
     ) AS u
     GROUP BY u.model"#;
-
-pub(super) const HEADER: &str = r#"
-    SELECT s.data
-    FROM (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        CROSS JOIN LATERAL (
-            SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-        ) AS g
-        WHERE c.id = $1::uuid
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS o
-    LEFT JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1::uuid"#;
-
-pub(super) const UNREADABLE_STATES: &str = r#"
-    WITH conversation AS (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        CROSS JOIN LATERAL (
-            SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-        ) AS g
-        WHERE c.id = $1::uuid
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    )
-    SELECT u.epoch, u.set_aside_at
-    FROM conversation AS o
-    LEFT JOIN (
-        SELECT u.epoch, u.set_aside_at FROM {{ unreadable_states }} AS u
-        WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-          AND u.conversation_id = $1::uuid
-        UNION ALL
-        SELECT -1, NULL::timestamptz FROM {{ agent_states }} AS s
-        WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-          AND s.conversation_id = $1::uuid AND s.unreadable_data IS NOT NULL
-    ) AS u ON TRUE"#;
-
-pub(super) const UNREADABLE_DATA: &str = r#"
-    WITH conversation AS (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        CROSS JOIN LATERAL (
-            SELECT FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $3 AND g.{{ group.member }} = c.{{ owner }} LIMIT 1
-        ) AS g
-        WHERE c.id = $1::uuid
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    )
-    SELECT NULL::integer AS position, NULL::uuid AS message_id, u.data
-    FROM {{ unreadable_states }} AS u
-    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND u.conversation_id = $1::uuid AND u.epoch = $2::bigint
-    UNION ALL
-    SELECT NULL::integer, NULL::uuid, s.unreadable_data
-    FROM {{ agent_states }} AS s
-    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND s.conversation_id = $1::uuid
-      AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
-    UNION ALL
-    SELECT -1, s.conversation_id, s.data
-    FROM {{ agent_states }} AS s
-    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND s.conversation_id = $1::uuid
-      AND s.unreadable_data IS NOT NULL AND $2::bigint = -1
-    UNION ALL
-    SELECT m.position, m.message_id, m.data
-    FROM {{ unreadable_states }} AS u
-    JOIN {{ agent_messages }} AS m
-        ON m.{{ owner }} = u.{{ owner }} AND m.conversation_id = $1::uuid AND m.epoch = u.epoch
-    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND u.conversation_id = $1::uuid AND u.epoch = $2::bigint
-    UNION ALL
-    SELECT m.position, m.message_id, m.data
-    FROM {{ agent_states }} AS s
-    JOIN {{ agent_messages }} AS m
-        ON m.{{ owner }} = s.{{ owner }} AND m.conversation_id = $1::uuid AND m.epoch = s.epoch
-    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND s.conversation_id = $1::uuid
-      AND s.unreadable_data IS NOT NULL AND $2::bigint = -1"#;
 {%- endif %}

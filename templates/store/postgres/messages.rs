@@ -267,17 +267,8 @@ impl Store {
             Bound::Before(sequence) => (BACKWARD, sequence),
         };
 {%- if group.is_some() %}
-        let sql = match reach {
-            Reach::Owner(_) => sql,
-            Reach::Group(_) => groups::messages(bound),
-        };
-        let query = sqlx::query(sql).bind(conversation_id).bind(sequence).bind(i64::from(limit));
-        let query = match reach {
-            Reach::Owner(owner) => query.bind(owner.id()),
-            Reach::Group(group) => query.bind(group.id()),
-        };
-        let rows = query.fetch_all(&self.pool).await?;
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
         let rows = sqlx::query(sql)
             .bind(conversation_id)
             .bind(sequence)
@@ -287,7 +278,6 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
-{%- endif %}
         if rows.is_empty() {
             return Err(Error::NotFound);
         }
@@ -355,6 +345,10 @@ impl Store {
               AND (m.inserted_at, m.conversation_id, m.sequence)
                   < ($4::timestamptz, $5::uuid, $6::bigint)
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3::bigint"#);
+{%- if group.is_some() %}
+
+        groups::check_member(&self.pool, reach).await?;
+{%- endif %}
 
         let turn = self.turns.take({% if group.is_some() %}reach{% else %}owner{% endif %}, None).await?;
         let permit = in_time(Arc::clone(&self.searches).acquire_owned()).await?;
@@ -362,7 +356,7 @@ impl Store {
         lease.connection().execute(BEGIN).await.map(drop)?;
 {%- if group.is_some() %}
         let sql = match reach {
-            Reach::Owner(_) => SEARCH,
+            Reach::Owner(_) | Reach::Member(..) => SEARCH,
             Reach::Group(_) => groups::SEARCH,
         };
         let query = sqlx::query_as(sql)
@@ -377,7 +371,7 @@ impl Store {
 {%- if group.is_some() %}
             .bind(sequence);
         let query = match reach {
-            Reach::Owner(owner) => query.bind(owner.id()),
+            Reach::Owner(owner) | Reach::Member(_, owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
         let found = query.fetch_all(lease.connection()).await?;

@@ -136,18 +136,14 @@ impl Store {
               )"#;
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query(groups::AGENT_STATE).bind(conversation_id).bind(group.id()),
-        };
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
 
         let query = sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %};
-{%- endif %}
         // Messages are read as their rows arrive.
         let (mut header, mut messages) = (None, RowReader::default());
         query
@@ -199,18 +195,13 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query(groups::HEADER).bind(conversation_id).bind(group.id()),
-        };
-        let row = query
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
 
         let row = sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
-{%- endif %}
 {%- endif %}
             .fetch_optional(&self.pool)
             .await?
@@ -240,18 +231,13 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1::uuid"#;
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query(groups::UNREADABLE_STATES).bind(conversation_id).bind(group.id()),
-        };
-        let rows = query
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
 
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
-{%- endif %}
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
@@ -310,19 +296,14 @@ impl Store {
               )"#;
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(epoch).bind(owner.id()),
-            Reach::Group(group) => sqlx::query(groups::UNREADABLE_DATA).bind(conversation_id).bind(epoch).bind(group.id()),
-        };
-        let rows = query
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
 
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(epoch)
 {%- if owner.is_some() %}
             .bind(owner.id())
-{%- endif %}
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;

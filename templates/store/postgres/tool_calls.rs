@@ -70,21 +70,13 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $3 AND {% endif %}m.conversation_id = $1::uuid
               AND m.tool_call_id = $2::text AND m.content_type = 'tool_call'
             ORDER BY m.sequence DESC LIMIT 1"#);
-{% if group.is_some() %}
-        let sql = match reach {
-            Reach::Owner(_) => SELECT,
-            Reach::Group(_) => groups::TOOL_CALL,
-        };
-        let query = sqlx::query_as(sql).bind(conversation_id).bind(call_id);
-        let query = match reach {
-            Reach::Owner(owner) => query.bind(owner.id()),
-            Reach::Group(group) => query.bind(group.id()),
-        };
-        let call = query.fetch_optional(&self.pool).await?;
-{%- else %}
+{%- if group.is_some() %}
+
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
+
         let query = sqlx::query_as(SELECT).bind(conversation_id).bind(call_id){% if owner.is_some() %}.bind(owner.id()){% endif %};
         let call = query.fetch_optional(&self.pool).await?;
-{%- endif %}
         call.ok_or(Error::NotFound)
     }
 

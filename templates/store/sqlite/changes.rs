@@ -57,22 +57,11 @@ impl Store {
                 WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1 AND m.changed > $2 AND m.changed >= 0
                 ORDER BY m.changed, m.sequence LIMIT $4
             )"#);
-{% if group.is_some() %}
-        let sql = match reach {
-            Reach::Owner(_) => SELECT,
-            Reach::Group(_) => groups::CHANGES,
-        };
-        let query = sqlx::query(sql)
-            .bind(conversation_id)
-            .bind(after.changed())
-            .bind(after.sequence())
-            .bind(limit);
-        let query = match reach {
-            Reach::Owner(owner) => query.bind(owner.id()),
-            Reach::Group(group) => query.bind(group.id()),
-        };
-        let rows = query.fetch_all(&self.pool).await?;
-{%- else %}
+{%- if group.is_some() %}
+
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
+
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(after.changed())
@@ -83,7 +72,6 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
-{%- endif %}
         let last_removal = match rows.first() {
             Some(row) => row.try_get("last_removal")?,
             None => self.last_change({% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id).await?.2,
@@ -103,18 +91,13 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query_as(SELECT).bind(id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query_as(groups::LAST_CHANGE).bind(id).bind(group.id()),
-        };
-        query
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, id).await?;
+{%- endif %}
 
         sqlx::query_as(SELECT)
             .bind(id)
 {%- if owner.is_some() %}
             .bind(owner.id())
-{%- endif %}
 {%- endif %}
             .fetch_optional(&self.pool)
             .await?

@@ -52,18 +52,13 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#);
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query_as(SELECT).bind(id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query_as(groups::CONVERSATION).bind(id).bind(group.id()),
-        };
-        query
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, id).await?;
+{%- endif %}
 
         sqlx::query_as(SELECT)
             .bind(id)
 {%- if owner.is_some() %}
             .bind(owner.id())
-{%- endif %}
 {%- endif %}
             .fetch_optional(&self.pool)
             .await?
@@ -207,8 +202,9 @@ impl Store {
             Archived::Only => ARCHIVED,
         };
 {%- if group.is_some() %}
+        groups::check_member(&self.pool, reach).await?;
         let lists = match reach {
-            Reach::Owner(_) => lists,
+            Reach::Owner(_) | Reach::Member(..) => lists,
             Reach::Group(_) => groups::lists(archived),
         };
 {%- endif %}
@@ -218,7 +214,7 @@ impl Store {
         }
 {%- if group.is_some() %}
         let query = match reach {
-            Reach::Owner(owner) => query.bind(id).bind(owner.id()),
+            Reach::Owner(owner) | Reach::Member(_, owner) => query.bind(id).bind(owner.id()),
             Reach::Group(group) => query.bind(id).bind(group.id()),
         };
         let page = query.fetch_all(&self.pool).await?;

@@ -35,12 +35,8 @@ impl Store {
 
         let mut snapshot = Snapshot::of(&self.pool).await?;
 {%- if group.is_some() %}
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query_as(SELECT).bind(id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query_as(groups::CONVERSATION).bind(id).bind(group.id()),
-        };
-        let found: Option<Conversation> = query.fetch_optional(&mut *snapshot).await?;
-{%- else %}
+        let owner = &groups::owner_of(&mut *snapshot, reach, id).await?;
+{%- endif %}
         let found: Option<Conversation> = sqlx::query_as(SELECT)
             .bind(id)
 {%- if owner.is_some() %}
@@ -48,14 +44,7 @@ impl Store {
 {%- endif %}
             .fetch_optional(&mut *snapshot)
             .await?;
-{%- endif %}
         let found = found.ok_or(Error::NotFound)?;
-{%- if group.is_some() %}
-{%- if let Some(field) = owner_field %}
-        // A member's rows are read as the member reads them.
-        let owner = &Owner::new(found.clone().{{ field }});
-{%- endif %}
-{%- endif %}
         sink(Record::Conversation(found.into_export()))?;
         let row = sqlx::query(STATE)
             .bind(id)

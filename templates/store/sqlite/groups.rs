@@ -1,20 +1,73 @@
 {%- if let (Some(group), Some(owner)) = (group, owner) -%}
-//! The statements that read for a group, which is their last parameter. `group_member` is an owner
-//! who is in it.
+//! Whose rows a group reads: the statements for its members, and those that read what all of them
+//! have. The group is their last parameter, and `group_member` is an owner who is in it.
 //!
-//! Several members may have a conversation with the same id, if one of them got a copy. A statement
-//! for one conversation reads the one that was created first. A page with one of them has all of
-//! them, also if it gets longer than its limit: the next page starts behind that id, and is empty if
-//! there is nothing behind it.
+//! A conversation's id is unique for its owner only: a member can import one with any id. So a call
+//! for one conversation finds its owner first, and then reads the rows of that owner. A page with one
+//! of several conversations with the same id has all of them, also if it gets longer than its limit:
+//! the next page starts behind that id, and is empty if there is nothing behind it.
 //!
 //! `+` before a member's key takes off the type that its column is declared with. With another type
 //! than that of our columns, no index of theirs would be used.
 
-use super::super::Archived;
-use super::super::page::Bound;
+use sqlx::SqliteExecutor;
+use uuid::Uuid;
+
+use super::super::{Archived, Error, Owner, Reach, Result};
 use super::conversations::Lists;
 use super::rows::{conversation_columns, display_message_columns, run_columns};
 use super::usage::sums;
+
+/// The owner of the conversation that a call reads.
+///
+/// # Errors
+///
+/// [`Error::NotFound`] if the caller reaches no such conversation, [`Error::SeveralOwners`] if more
+/// than one member of the group has it. Neither time nor order decides between them, because both can
+/// come from a file.
+pub(super) async fn owner_of(executor: impl SqliteExecutor<'_>, reach: &Reach, id: Uuid) -> Result<Owner> {
+    const SELECT: &str = r#"
+        SELECT c.{{ owner }} FROM {{ conversations }} AS c
+        WHERE c.id = $1 AND EXISTS (
+            SELECT 1 FROM {{ group.table }} AS g
+            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
+        )
+        LIMIT 2"#;
+
+    match reach {
+        Reach::Owner(owner) => Ok(owner.clone()),
+        Reach::Member(_, owner) => {
+            check_member(executor, reach).await?;
+            Ok(owner.clone())
+        }
+        Reach::Group(group) => {
+            let query = sqlx::query_scalar(SELECT).bind(id).bind(group.id());
+            let mut keys: Vec<{{ key_type }}> = query.fetch_all(executor).await?;
+            let key = keys.pop().ok_or(Error::NotFound)?;
+            if !keys.is_empty() {
+                return Err(Error::SeveralOwners);
+            }
+{%- if owner_is_uuid_text %}
+            let key = Uuid::try_parse(&key).map_err(|error| sqlx::Error::Decode(error.into()))?;
+{%- endif %}
+            Ok(Owner::new(key))
+        }
+    }
+}
+
+/// [`Error::NotFound`] if the caller names an owner who is not a member of its group.
+pub(super) async fn check_member(executor: impl SqliteExecutor<'_>, reach: &Reach) -> Result<()> {
+    const SELECT: &str = r#"
+        SELECT 1 FROM {{ group.table }} AS g
+        WHERE g.{{ group.column }} = $1 AND g.{{ group.member }} = $2 LIMIT 1"#;
+
+    let Reach::Member(group, owner) = reach else {
+        return Ok(());
+    };
+    let query = sqlx::query(SELECT).bind(group.id()).bind(owner.id());
+    let member = query.fetch_optional(executor).await?;
+    member.map(drop).ok_or(Error::NotFound)
+}
 
 /// The statements for a page of conversations.
 ///
@@ -27,22 +80,6 @@ pub(super) fn lists(archived: Archived) -> Lists {
         Archived::Only => ARCHIVED,
     }
 }
-
-/// The statement for a page of display messages.
-pub(super) fn messages(bound: Bound) -> &'static str {
-    match bound {
-        Bound::After(_) => FORWARD,
-        Bound::Before(_) => BACKWARD,
-    }
-}
-
-pub(super) const CONVERSATION: &str = concat!("SELECT ", conversation_columns!(), r#"
-    FROM {{ conversations }} AS c
-    WHERE c.id = $1 AND EXISTS (
-        SELECT 1 FROM {{ group.table }} AS g
-        WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-    )
-    ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#);
 
 macro_rules! created_desc {
     ($condition:literal, $index:literal) => {
@@ -241,86 +278,6 @@ const ALL: Lists = Lists {
 const ACTIVE: Lists = lists!("archived_at IS NULL AND ", r#" INDEXED BY "{{ prefix }}conversations_active_id""#);
 const ARCHIVED: Lists = lists!("archived_at IS NOT NULL AND ", r#" INDEXED BY "{{ prefix }}conversations_archived_id""#);
 
-const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
-    FROM {{ display_messages }} AS m
-    WHERE m.{{ owner }} = (
-        SELECT c.{{ owner }} FROM {{ conversations }} AS c
-        WHERE c.id = $1 AND EXISTS (
-            SELECT 1 FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }}
-        )
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AND m.conversation_id = $1 AND m.sequence > $2
-    ORDER BY m.sequence LIMIT $3"#);
-
-const BACKWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
-    FROM {{ display_messages }} AS m
-    WHERE m.{{ owner }} = (
-        SELECT c.{{ owner }} FROM {{ conversations }} AS c
-        WHERE c.id = $1 AND EXISTS (
-            SELECT 1 FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $4 AND g.{{ group.member }} = c.{{ owner }}
-        )
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AND m.conversation_id = $1 AND m.sequence < $2
-    ORDER BY m.sequence DESC LIMIT $3"#);
-
-pub(super) const CHANGES: &str = concat!(r#"
-    WITH conversation AS (
-        SELECT c.{{ owner }} AS group_member, c.last_removal FROM {{ conversations }} AS c
-        WHERE c.id = $1 AND EXISTS (
-            SELECT 1 FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $5 AND g.{{ group.member }} = c.{{ owner }}
-        )
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    )
-    SELECT (SELECT o.last_removal FROM conversation AS o) AS last_removal, "#, display_message_columns!(), r#"
-    FROM (
-        SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
-        WHERE m.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-          AND m.conversation_id = $1 AND m.changed = 0 AND m.sequence > $3
-        ORDER BY m.sequence LIMIT $4
-    )
-    UNION ALL
-    SELECT (SELECT o.last_removal FROM conversation AS o) AS last_removal, "#, display_message_columns!(), r#"
-    FROM (
-        SELECT "#, display_message_columns!(), r#" FROM {{ display_messages }} AS m
-        WHERE m.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-          AND m.conversation_id = $1 AND m.changed > $2 AND m.changed >= 0
-        ORDER BY m.changed, m.sequence LIMIT $4
-    )"#);
-
-pub(super) const LAST_CHANGE: &str = r#"
-    SELECT c.last_change, c.next_sequence, c.last_removal FROM {{ conversations }} AS c
-    WHERE c.id = $1 AND EXISTS (
-        SELECT 1 FROM {{ group.table }} AS g
-        WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-    )
-    ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1"#;
-
-pub(super) const TOOL_CALL: &str = concat!("SELECT ", display_message_columns!(), r#"
-    FROM {{ display_messages }} AS m
-    WHERE m.{{ owner }} = (
-        SELECT c.{{ owner }} FROM {{ conversations }} AS c
-        WHERE c.id = $1 AND EXISTS (
-            SELECT 1 FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $3 AND g.{{ group.member }} = c.{{ owner }}
-        )
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AND m.conversation_id = $1 AND m.tool_call_id = $2 AND m.content_type = 'tool_call'
-    ORDER BY m.sequence DESC LIMIT 1"#);
-
-pub(super) const RUN: &str = concat!("SELECT ", run_columns!(), r#"
-    FROM {{ runs }} AS r
-    WHERE r.{{ owner }} = (
-        SELECT c.{{ owner }} FROM {{ conversations }} AS c
-        WHERE c.id = $1 AND EXISTS (
-            SELECT 1 FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-        )
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AND r.conversation_id = $1"#);
-
 pub(super) const UNFINISHED_RUNS: &str = concat!("SELECT ", run_columns!(), r#"
     FROM (
         SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
@@ -352,45 +309,6 @@ pub(super) const SEARCH: &str = concat!(r#"
     WHERE f.group_rank <= $3
     ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC"#);
 
-pub(super) const AGENT_STATE: &str = r#"
-    WITH conversation AS (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1 AND EXISTS (
-            SELECT 1 FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-        )
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    )
-    SELECT NULL AS position, NULL AS message_id, s.data, s.revision, s.write_id
-    FROM conversation AS o
-    LEFT JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1
-    UNION ALL
-    SELECT m.position, m.message_id, m.data, NULL, NULL
-    FROM conversation AS o
-    CROSS JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1
-    CROSS JOIN {{ agent_messages }} AS m
-        ON m.{{ owner }} = o.group_member AND m.conversation_id = $1 AND m.epoch = s.epoch"#;
-
-pub(super) const USAGE: &str = concat!(r#"
-    WITH conversation AS (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1 AND EXISTS (
-            SELECT 1 FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-        )
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    )
-    SELECT u.model, u.messages, u.input, u.output, u.cached
-    FROM conversation AS o
-    LEFT JOIN (
-        SELECT "#, sums!(), r#" FROM {{ usage }} AS u
-        WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-          AND u.conversation_id = $1 AND (u.input_tokens > 0 OR u.output_tokens > 0)
-        GROUP BY u.model
-    ) AS u ON TRUE"#);
-
 pub(super) const USAGE_BETWEEN: &str = concat!("SELECT ", sums!(), r#"
     FROM (
         SELECT {% if !group.is_owners %}DISTINCT {% endif %}+g.{{ group.member }} AS group_member
@@ -400,79 +318,4 @@ pub(super) const USAGE_BETWEEN: &str = concat!("SELECT ", sums!(), r#"
     WHERE u.inserted_at >= $1 AND u.inserted_at < $2
       AND (u.input_tokens > 0 OR u.output_tokens > 0)
     GROUP BY u.model"#);
-
-pub(super) const HEADER: &str = r#"
-    SELECT s.data
-    FROM (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1 AND EXISTS (
-            SELECT 1 FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-        )
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    ) AS o
-    LEFT JOIN {{ agent_states }} AS s
-        ON s.{{ owner }} = o.group_member AND s.conversation_id = $1"#;
-
-pub(super) const UNREADABLE_STATES: &str = r#"
-    WITH conversation AS (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1 AND EXISTS (
-            SELECT 1 FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $2 AND g.{{ group.member }} = c.{{ owner }}
-        )
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    )
-    SELECT u.epoch, u.set_aside_at
-    FROM conversation AS o
-    LEFT JOIN (
-        SELECT u.epoch, u.set_aside_at FROM {{ unreadable_states }} AS u
-        WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-          AND u.conversation_id = $1
-        UNION ALL
-        SELECT -1, NULL FROM {{ agent_states }} AS s
-        WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-          AND s.conversation_id = $1 AND s.unreadable_data IS NOT NULL
-    ) AS u ON TRUE"#;
-
-pub(super) const UNREADABLE_DATA: &str = r#"
-    WITH conversation AS (
-        SELECT c.{{ owner }} AS group_member FROM {{ conversations }} AS c
-        WHERE c.id = $1 AND EXISTS (
-            SELECT 1 FROM {{ group.table }} AS g
-            WHERE g.{{ group.column }} = $3 AND g.{{ group.member }} = c.{{ owner }}
-        )
-        ORDER BY c.inserted_at, c.{{ owner }} LIMIT 1
-    )
-    SELECT NULL AS position, NULL AS message_id, u.data
-    FROM {{ unreadable_states }} AS u
-    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND u.conversation_id = $1 AND u.epoch = $2
-    UNION ALL
-    SELECT NULL, NULL, s.unreadable_data
-    FROM {{ agent_states }} AS s
-    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND s.conversation_id = $1
-      AND s.unreadable_data IS NOT NULL AND $2 = -1
-    UNION ALL
-    SELECT -1, s.conversation_id, s.data
-    FROM {{ agent_states }} AS s
-    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND s.conversation_id = $1
-      AND s.unreadable_data IS NOT NULL AND $2 = -1
-    UNION ALL
-    SELECT m.position, m.message_id, m.data
-    FROM {{ unreadable_states }} AS u
-    CROSS JOIN {{ agent_messages }} AS m
-        ON m.{{ owner }} = u.{{ owner }} AND m.conversation_id = $1 AND m.epoch = u.epoch
-    WHERE u.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND u.conversation_id = $1 AND u.epoch = $2
-    UNION ALL
-    SELECT m.position, m.message_id, m.data
-    FROM {{ agent_states }} AS s
-    CROSS JOIN {{ agent_messages }} AS m
-        ON m.{{ owner }} = s.{{ owner }} AND m.conversation_id = $1 AND m.epoch = s.epoch
-    WHERE s.{{ owner }} = (SELECT o.group_member FROM conversation AS o)
-      AND s.conversation_id = $1
-      AND s.unreadable_data IS NOT NULL AND $2 = -1"#;
 {%- endif %}

@@ -206,17 +206,8 @@ impl Store {
             Bound::Before(sequence) => (BACKWARD, sequence),
         };
 {%- if group.is_some() %}
-        let sql = match reach {
-            Reach::Owner(_) => sql,
-            Reach::Group(_) => groups::messages(bound),
-        };
-        let query = sqlx::query_as(sql).bind(conversation_id).bind(sequence).bind(limit);
-        let query = match reach {
-            Reach::Owner(owner) => query.bind(owner.id()),
-            Reach::Group(group) => query.bind(group.id()),
-        };
-        let mut messages: Vec<DisplayMessage> = query.fetch_all(&self.pool).await?;
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
         let mut messages: Vec<DisplayMessage> = sqlx::query_as(sql)
             .bind(conversation_id)
             .bind(sequence)
@@ -226,7 +217,6 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
-{%- endif %}
         if matches!(bound, Bound::Before(_)) {
             messages.reverse();
         }
@@ -291,12 +281,16 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $7 AND {% endif %}m.content LIKE $1 ESCAPE '\' AND m.content GLOB $2
               AND (m.inserted_at, m.conversation_id, m.sequence) < ($4, $5, $6)
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $3"#);
+{%- if group.is_some() %}
+
+        groups::check_member(&self.pool, reach).await?;
+{%- endif %}
 
         let caller = Arc::default();
         let mut search = self.searches.begin(&self.pool, {% if group.is_some() %}reach{% else %}owner{% endif %}, &caller).await?;
 {%- if group.is_some() %}
         let sql = match reach {
-            Reach::Owner(_) => SEARCH,
+            Reach::Owner(_) | Reach::Member(..) => SEARCH,
             Reach::Group(_) => groups::SEARCH,
         };
         let query = sqlx::query_as(sql)
@@ -311,7 +305,7 @@ impl Store {
 {%- if group.is_some() %}
             .bind(sequence);
         let query = match reach {
-            Reach::Owner(owner) => query.bind(owner.id()),
+            Reach::Owner(owner) | Reach::Member(_, owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
         let found = query.fetch_all(&mut *search).await?;

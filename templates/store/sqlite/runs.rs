@@ -130,13 +130,9 @@ impl Store {
 
     pub(crate) async fn get_run(&self, {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %}, conversation_id: Uuid) -> Result<Option<Run>> {
 {%- if group.is_some() %}
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query(CURRENT).bind(conversation_id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query(groups::RUN).bind(conversation_id).bind(group.id()),
-        };
-{%- else %}
-        let query = sqlx::query(CURRENT).bind(conversation_id){% if owner.is_some() %}.bind(owner.id()){% endif %};
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
 {%- endif %}
+        let query = sqlx::query(CURRENT).bind(conversation_id){% if owner.is_some() %}.bind(owner.id()){% endif %};
         let row = query.fetch_optional(&self.pool).await?;
         Ok(row.as_ref().map(run).transpose()?)
     }
@@ -147,8 +143,9 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}r.{{ owner }} = $1 AND {% endif %}r.status IN ('running', 'waiting')
             ORDER BY r.started_at DESC LIMIT 1000"#);
 {% if group.is_some() %}
+        groups::check_member(&self.pool, reach).await?;
         let query = match reach {
-            Reach::Owner(owner) => sqlx::query(SELECT).bind(owner.id()),
+            Reach::Owner(owner) | Reach::Member(_, owner) => sqlx::query(SELECT).bind(owner.id()),
             Reach::Group(group) => sqlx::query(groups::UNFINISHED_RUNS).bind(group.id()),
         };
 {%- else %}

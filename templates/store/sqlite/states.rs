@@ -75,7 +75,7 @@ impl Store {
             }
             let set_aside = match expect {
                 Expect::Any => {
-                    let stored = read_state(&mut *tx, {% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, conversation_id, "").await?;
+                    let stored = read_state(&mut *tx, owner, conversation_id, "").await?;
                     matches!(stored, Loaded::Unreadable { .. })
                 }
                 Expect::Revision(_) => false,
@@ -109,7 +109,10 @@ impl Store {
         conversation_id: Uuid,
         agent_id: &str,
     ) -> Result<Loaded> {
-        read_state(&self.pool, {% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id, agent_id).await
+{%- if group.is_some() %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
+        read_state(&self.pool, owner, conversation_id, agent_id).await
     }
 
     /// Reads the header only.
@@ -124,18 +127,13 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query(groups::HEADER).bind(conversation_id).bind(group.id()),
-        };
-        let row = query
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
 
         let row = sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
-{%- endif %}
 {%- endif %}
             .fetch_optional(&self.pool)
             .await?
@@ -165,18 +163,13 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#;
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query(groups::UNREADABLE_STATES).bind(conversation_id).bind(group.id()),
-        };
-        let rows = query
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
 
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
 {%- if owner.is_some() %}
             .bind(owner.id())
-{%- endif %}
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
@@ -235,19 +228,14 @@ impl Store {
               )"#;
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(epoch).bind(owner.id()),
-            Reach::Group(group) => sqlx::query(groups::UNREADABLE_DATA).bind(conversation_id).bind(epoch).bind(group.id()),
-        };
-        let rows = query
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
 
         let rows = sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(epoch)
 {%- if owner.is_some() %}
             .bind(owner.id())
-{%- endif %}
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
@@ -372,7 +360,7 @@ impl Store {
 /// Reads the stored state, whether it can be understood or not.
 async fn read_state(
     executor: impl SqliteExecutor<'_>,
-    {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
+    owner: &Owner,
     conversation_id: Uuid,
     agent_id: &str,
 ) -> Result<Loaded> {
@@ -391,20 +379,12 @@ async fn read_state(
               SELECT s.epoch FROM {{ agent_states }} AS s
               WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1
           )"#;
-{%- if group.is_some() %}
-
-    let query = match reach {
-        Reach::Owner(owner) => sqlx::query(SELECT).bind(conversation_id).bind(owner.id()),
-        Reach::Group(group) => sqlx::query(groups::AGENT_STATE).bind(conversation_id).bind(group.id()),
-    };
-{%- else %}
 
     let query = sqlx::query(SELECT)
         .bind(conversation_id)
 {%- if owner.is_some() %}
         .bind(owner.id())
 {%- endif %};
-{%- endif %}
     // Messages are read as their rows arrive.
     let (mut header, mut messages) = (None, RowReader::default());
     query

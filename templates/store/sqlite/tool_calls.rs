@@ -20,14 +20,7 @@ impl Store {
         call_id: &str,
     ) -> Result<DisplayMessage> {
 {%- if group.is_some() %}
-        let owner = match reach {
-            Reach::Owner(owner) => owner,
-            Reach::Group(group) => {
-                let query = sqlx::query_as(groups::TOOL_CALL).bind(conversation_id).bind(call_id);
-                let call = query.bind(group.id()).fetch_optional(&self.pool).await?;
-                return call.ok_or(Error::NotFound);
-            }
-        };
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
 {%- endif %}
         let mut connection = self.pool.acquire().await?;
         let call = newest(&mut connection, owner, conversation_id, call_id, ContentType::ToolCall);

@@ -88,12 +88,8 @@ impl Store {
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $2 AND {% endif %}c.id = $1"#);
 {%- if group.is_some() %}
 
-        let query = match reach {
-            Reach::Owner(owner) => sqlx::query_as(SELECT).bind(conversation_id).bind(owner.id()),
-            Reach::Group(group) => sqlx::query_as(groups::USAGE).bind(conversation_id).bind(group.id()),
-        };
-        let sums = query.fetch_all(&self.pool).await?;
-{%- else %}
+        let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
+{%- endif %}
 
         let sums = sqlx::query_as(SELECT)
             .bind(conversation_id)
@@ -102,7 +98,6 @@ impl Store {
 {%- endif %}
             .fetch_all(&self.pool)
             .await?;
-{%- endif %}
         if sums.is_empty() {
             return Err(Error::NotFound);
         }
@@ -121,13 +116,14 @@ impl Store {
             GROUP BY u.model"#);
 {%- if group.is_some() %}
 
+        groups::check_member(&self.pool, reach).await?;
         let sql = match reach {
-            Reach::Owner(_) => SELECT,
+            Reach::Owner(_) | Reach::Member(..) => SELECT,
             Reach::Group(_) => groups::USAGE_BETWEEN,
         };
         let query = sqlx::query_as(sql).bind(to_text(from)).bind(to_text(to));
         let query = match reach {
-            Reach::Owner(owner) => query.bind(owner.id()),
+            Reach::Owner(owner) | Reach::Member(_, owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
         let sums = query.fetch_all(&self.pool).await?;

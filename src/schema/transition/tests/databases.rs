@@ -151,6 +151,32 @@ fn every_difference(database: Database) {
     "); }
 }
 
+/// A statement that cannot be read as a whole may have changed every table that it names.
+#[test]
+fn our_migrations_leave_no_doubt_about_the_tables_of_owners() {
+    for database in BOTH {
+        for (name, difference, both) in DIFFERENCES {
+            for companion in COMPANIONS {
+                let (prefix, owner) = companion_of(companion);
+                let (mut old, mut new) = (user(), tables(prefix, owner));
+                both(&mut old);
+                both(&mut new);
+                difference(&mut new);
+                let transition = transition(&old, &new, &backfill_for(owner)).unwrap();
+                let (create, up, down) =
+                    (sql::create(&old, database), transition.up(database), transition.down(database));
+                for script in [create, up, down] {
+                    let mut catalog = Catalog::new(database);
+                    catalog.apply(&owners(database));
+                    catalog.apply(&script);
+                    let is_known = ["users", "teams"].map(|table| catalog.table(table).unwrap().is_complete);
+                    assert_eq!(is_known, [true, true], "{name}, with {companion}\n{script}");
+                }
+            }
+        }
+    }
+}
+
 /// The name of an owner's column, its kind and its table.
 type Owner = (&'static str, Kind, Option<&'static str>);
 
@@ -313,6 +339,62 @@ fn stops(database: Database) {
         assert_eq!(tables_now(), before, "{}", stop.message);
         session.run(stop.remedy).unwrap();
         session.run(&migration).expect(stop.message);
+    }
+}
+
+#[test]
+fn a_backfill_that_finds_several_owners_stops_a_migration_on_sqlite() {
+    stops_at_several_owners(
+        Database::Sqlite,
+        "a query of the backfill finds several rows for a conversation; nothing was changed",
+    );
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run scripts/test"]
+fn a_backfill_that_finds_several_owners_stops_a_migration_on_postgres() {
+    stops_at_several_owners(Database::Postgres, "more than one row returned by a subquery used as an expression");
+}
+
+/// User 2 is in two teams. A person may choose one of them, the database may not.
+fn stops_at_several_owners(database: Database, message: &str) {
+    const QUERY: &str = "SELECT team_id FROM memberships WHERE memberships.member = conversation.user_id";
+    let real = real(database);
+    let (one, other) = (uuid_literal(7, database), uuid_literal(8, database));
+    let memberships = format!(
+        "CREATE TABLE memberships (member BIGINT NOT NULL, team_id {} NOT NULL);
+         INSERT INTO teams VALUES ({other});
+         INSERT INTO memberships VALUES (1, {one}), (2, {one}), (2, {other});",
+        database.column_type(Kind::Uuid)
+    );
+    let tables = [owners(database), memberships, sql::create(&user(), database), rows(&user(), database)].concat();
+    for (expression, is_chosen) in [
+        (format!("({QUERY})"), false),
+        (format!("coalesce(\n    NULL, ({QUERY} GROUP BY memberships.team_id)\n)"), false),
+        (format!("(WITH found AS ({QUERY}) SELECT found.team_id FROM found)"), false),
+        (format!("({QUERY} ORDER BY memberships.team_id LIMIT 2)"), false),
+        (format!("({QUERY} UNION ALL {QUERY})"), false),
+        (format!("({QUERY} ORDER BY memberships.team_id LIMIT 1)"), true),
+        (format!("({QUERY} AND memberships.team_id > {one} UNION {QUERY} AND conversation.user_id = 1)"), true),
+    ] {
+        let session = real.open();
+        session.run(&tables).unwrap();
+        let note = || {
+            let mut story = session.story();
+            note_tables(&mut story, "tables", &user());
+            story.note_rows("rows", "sagents_conversations", ["user_id", "id"].into_iter());
+            story.play().unwrap()
+        };
+        let before = note();
+        let up = change(&user(), &team(), backfill(&expression)).up(database);
+        let result = session.run(&format!("BEGIN;\n{up}\nCOMMIT;"));
+        if is_chosen {
+            result.expect(&expression);
+        } else {
+            let error = result.expect_err(&expression);
+            assert!(error.contains(message), "{expression}: {error}");
+            assert_eq!(note(), before, "{expression}");
+        }
     }
 }
 

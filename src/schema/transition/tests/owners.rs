@@ -40,6 +40,15 @@ fn an_owner_comes_on_sqlite() {
     );
     DROP TABLE "sagents_guard";
 
+    -- Stops, with nothing changed, if a query of the backfill finds several rows.
+    CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "a query of the backfill finds several rows for a conversation; nothing was changed" CHECK (NOT stop));
+    INSERT INTO "sagents_guard" SELECT EXISTS (
+        SELECT 1 FROM "sagents_conversations" AS conversation WHERE (SELECT count(*) FROM (
+            SELECT team_id FROM users WHERE users.id = conversation.user_id
+        )) > 1
+    );
+    DROP TABLE "sagents_guard";
+
     -- Every conversation gets its team_id.
     ALTER TABLE "sagents_conversations" ADD COLUMN "sagents_new_owner" BLOB;
     UPDATE "sagents_conversations" AS conversation SET "sagents_new_owner" = (SELECT team_id FROM users WHERE users.id = conversation.user_id);

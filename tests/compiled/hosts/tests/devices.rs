@@ -1,4 +1,4 @@
-use matrix::devices::{self as layer, Devices as Context};
+use matrix::devices::{self as layer, Devices as Context, Owner, Reach};
 use matrix::scopes::DeviceScope;
 
 const CLEAR: &str = "DELETE FROM device_conversations; DELETE FROM club_devices";
@@ -45,6 +45,10 @@ fn group(group: usize) -> DeviceScope {
         device_id: None,
         club: Some(format!("club {group}")),
     }
+}
+
+fn member(of: usize, owner: usize) -> Reach {
+    group(of).member(Owner::new(id(owner))).unwrap()
 }
 
 fn join(owner: usize, group: usize) -> String {

@@ -129,7 +129,7 @@ async fn every_statement_of_a_group_goes_by_a_key() {
     ] {
         let mut statements = source::statements(context);
         statements.retain(|statement| statement.contains(" AS g"));
-        assert_eq!(statements.len(), 27, "{statements:#?}");
+        assert_eq!(statements.len(), 17, "{statements:#?}");
         for statement in statements {
             let plan = explain(&mut connection, &statement).await;
             assert!(!plan.contains("Seq Scan on"), "{statement}\n{plan}");

@@ -339,6 +339,7 @@ type Answer = Result<Value, &'static str>;
 const NOT_FOUND: Answer = Err("not found");
 const INVALID: Answer = Err("invalid");
 const NO_OWNER: Answer = Err("no owner");
+const SEVERAL_OWNERS: Answer = Err("several owners");
 
 async fn run(pool: &layer::Pool, steps: &[Step]) {
     sqlx::raw_sql(CLEAR).execute(pool).await.unwrap();
@@ -752,10 +753,11 @@ impl World {
         let context = &self.context;
         let scope = &group(step.group);
         let id = self.ids[step.conversation];
-        let owner = model.first_owner(step.group, id);
-        let read = |answer: &dyn Fn(usize, &Talk) -> Answer| match owner {
-            Some(owner) => model.read((owner, id), |talk| answer(owner, talk)),
-            None => NOT_FOUND,
+        let owners = model.owners_in(step.group, id);
+        let read = |answer: &dyn Fn(usize, &Talk) -> Answer| match *owners {
+            [owner] => model.read((owner, id), |talk| answer(owner, talk)),
+            [] => NOT_FOUND,
+            _ => SEVERAL_OWNERS,
         };
         match step.call.clone() {
             Call::Get => {
@@ -1027,11 +1029,22 @@ impl World {
         let expected = model.search_of_group(number, "", 100);
         let (found, expected) = (sorted(rows(found), FOUND), sorted(expected, FOUND));
         assert_eq!(found, expected, "group {number}");
-        let expected = match model.first_owner(number, id) {
-            Some(owner) => self.seen(&scope(owner), id).await,
-            None => ["Err(NotFound)"; 10].map(str::to_owned),
+        let nothing = |error: &str| [error; 10].map(str::to_owned);
+        let expected = match *model.owners_in(number, id) {
+            [owner] => self.seen(&scope(owner), id).await,
+            [] => nothing("Err(NotFound)"),
+            _ => nothing("Err(SeveralOwners)"),
         };
         assert_eq!(self.seen(&caller, id).await, expected, "group {number}");
+        for owner in 0..OWNERS {
+            let expected = if model.members(number).any(|member| member == owner) {
+                self.seen(&scope(owner), id).await
+            } else {
+                nothing("Err(NotFound)")
+            };
+            let seen = self.seen(&member(number, owner), id).await;
+            assert_eq!(seen, expected, "owner {owner} in group {number}");
+        }
         let runs = self.context.unfinished_runs(&caller).await.unwrap();
         let mut runs: Vec<_> = runs
             .iter()
@@ -1257,13 +1270,10 @@ impl Model {
         of_group.map(|(_, owner)| *owner)
     }
 
-    /// Of the members who have a conversation with this id, the one who created it first.
-    fn first_owner(&self, group: usize, id: Uuid) -> Option<usize> {
-        let inserted_at = |owner| Some(self.talks.get(&(owner, id))?.inserted_at);
-        let owners = self
-            .members(group)
-            .filter_map(|owner| Some((inserted_at(owner)?, owner)));
-        owners.min().map(|(_, owner)| owner)
+    /// The members who have a conversation with this id.
+    fn owners_in(&self, group: usize, id: Uuid) -> Vec<usize> {
+        let has = |owner: &usize| self.talks.contains_key(&(*owner, id));
+        self.members(group).filter(has).collect()
     }
 
     fn list_of_group(
@@ -1651,6 +1661,7 @@ fn rows<T: Seen>(answer: Result<T, Error>) -> Answer {
         Err(Error::NotFound) => NOT_FOUND,
         Err(Error::Invalid(_)) => INVALID,
         Err(Error::NoOwner) => NO_OWNER,
+        Err(Error::SeveralOwners) => SEVERAL_OWNERS,
         Err(error) => panic!("{error}"),
     }
 }

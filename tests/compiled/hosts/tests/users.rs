@@ -38,6 +38,10 @@ fn group(_: usize) -> Scope {
     scope(0)
 }
 
+fn member(_: usize, owner: usize) -> Scope {
+    scope(owner)
+}
+
 fn join(_: usize, _: usize) -> String {
     String::new()
 }
