@@ -290,6 +290,11 @@ impl Last {
             None => None,
         };
         let resolved = resolved(tree, context)?;
+        if schema.is_some() && resolved.is_none() {
+            // Whose the rows are is not to be found out from anything else.
+            return Err(Failure::decision(format!("{} is gone", resolved_file(context)))
+                .help("restore .sagents/ from version control"));
+        }
         let files = Files::read(tree, context)?;
         let runtime = Files::read(tree, &ModulePath::runtime())?;
         Ok(Self { schema, resolved, files, runtime })

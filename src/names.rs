@@ -63,6 +63,12 @@ impl Name {
         KEYWORDS.contains(&self.0.as_str())
     }
 
+    /// What its id is called: `user_id`.
+    #[must_use]
+    pub fn id(&self) -> Self {
+        Self(format!("{}_id", self.0))
+    }
+
     /// `agent_notes` as a type: `AgentNotes`.
     pub fn camel(&self) -> String {
         self.0.to_upper_camel_case()

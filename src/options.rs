@@ -36,7 +36,7 @@ use crate::host::source::{self, Access, Lookup};
 use crate::memory::{self, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
 use crate::note::Note;
-use crate::schema::{self, OwnerColumn, OwnerKey};
+use crate::schema::{self, OwnerColumn, OwnerKey, Reading};
 use crate::time_crate::TimeCrate;
 
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl Options {
         let catalog = tables_of_others(given, &prefix, database, found.catalog.clone())?;
         let mut notes = Vec::new();
         let inquiry =
-            Inquiry { context: &context, scope: &scope, given, host, catalog: &catalog, directory: &directory };
+            Inquiry { context: &context, scope: &scope, given, host, catalog: &catalog, directory: &directory, last };
         let mut lookup = if is_own { Lookup::Absent } else { host.source(&context).lookup(&scope)? };
         if is_untouched(&lookup, &scope, last, host)? {
             lookup = Lookup::Absent;
@@ -239,6 +239,7 @@ impl Options {
             group_field: group.map(|group| group.field.to_string()),
             group_id: group.map(|group| group.key.name().to_owned()),
             group_table: group.map(|group| group.table.shown()),
+            group_member: group.map(|group| group.table.member.clone()),
             scope_group: group.and_then(|group| group.access.as_ref().map(Access::shown)),
             table_prefix: self.prefix.as_str().to_owned(),
             database: self.database,
@@ -327,6 +328,9 @@ pub struct Resolved {
     pub group_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_table: Option<String>,
+    /// The column of that table that names the owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_member: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope_group: Option<String>,
     pub table_prefix: String,
@@ -346,10 +350,20 @@ impl Resolved {
     /// Whether the rows belong to the same owners, by the same key.
     pub fn has_owner_of(&self, other: &Self) -> bool {
         let owner = |of: &Self| {
-            let Self { owner_type, owner_field, owner_id, owner_table, .. } = of;
-            (owner_type.clone(), owner_field.clone(), owner_id.clone(), owner_table.clone())
+            let Self { owner_type, owner_id, owner_table, owner_key, .. } = of;
+            (owner_type.clone(), owner_id.clone(), owner_table.clone(), owner_key.clone())
         };
         owner(self) == owner(other)
+    }
+
+    /// How the owner's id is read from a scope.
+    pub fn owner_reading(&self) -> Option<Reading> {
+        Some(Reading { scope: self.scope.clone(), way: self.scope_owner.clone()? })
+    }
+
+    /// How the group's id is read from a scope.
+    pub fn group_reading(&self) -> Option<Reading> {
+        Some(Reading { scope: self.scope.clone(), way: self.scope_group.clone()? })
     }
 }
 

@@ -235,6 +235,7 @@ pub fn list(contexts: &[Resolved]) -> String {
             group_field,
             group_id,
             group_table,
+            group_member,
             scope_group,
             table_prefix,
             database,
@@ -245,7 +246,9 @@ pub fn list(contexts: &[Resolved]) -> String {
             backfill,
         } = resolved;
         let _ = writeln!(text, "{BOLD}{context}{BOLD:#}");
-        let key = owner_key.as_deref().map(|key| format!(" ({key})")).unwrap_or_default();
+        let in_brackets = |column: &Option<String>| column.as_deref().map(|column| format!(" ({column})"));
+        let key = in_brackets(owner_key).unwrap_or_default();
+        let member = in_brackets(group_member).unwrap_or_default();
         let rows = [
             ("scope", Some(scope.clone())),
             ("owner type", Some(owner_type.clone())),
@@ -256,7 +259,7 @@ pub fn list(contexts: &[Resolved]) -> String {
             ("group type", group_type.clone()),
             ("group field", group_field.clone()),
             ("group id", group_id.clone()),
-            ("group table", group_table.clone()),
+            ("group table", group_table.as_ref().map(|table| format!("{table}{member}"))),
             ("scope group", scope_group.clone()),
             ("table prefix", Some(table_prefix.clone())),
             ("database", Some(database.name().to_owned())),

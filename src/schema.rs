@@ -6,6 +6,7 @@ pub mod transition;
 
 use serde::{Deserialize, Serialize};
 
+use crate::database::Database;
 use crate::names::TablePrefix;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +47,29 @@ pub struct Column {
     /// Large values are compressed in a fast way, where the server has one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compressed: bool,
+    /// Whose ids it holds, where no foreign key says so (any more). Only columns of the conversations remember it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<OwnerIds>,
+}
+
+/// The owners whose ids a column holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerIds {
+    pub owner_type: String,
+    /// The last table that a foreign key of the column named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<OwnerKey>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reading: Option<Reading>,
+}
+
+/// How an id was read from a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The scope's type.
+    pub scope: String,
+    /// As `--scope-owner` writes it.
+    pub way: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,6 +150,27 @@ impl ForeignKey {
     pub fn refers_to(&self, table: &Table) -> bool {
         self.schema.is_none() && self.table == table.name
     }
+
+    /// The table and the only column that it names.
+    fn names_key(&self) -> Option<OwnerKey> {
+        let [column] = self.references.as_slice() else { return None };
+        Some(OwnerKey { schema: self.schema.clone(), table: self.table.clone(), column: column.clone() })
+    }
+}
+
+impl OwnerKey {
+    /// Whether both name the same, with the default schema or without.
+    pub fn is(&self, other: &Self) -> bool {
+        let place = |key: &Self| {
+            let default = Database::Postgres.default_schema();
+            (
+                key.schema.clone().filter(|schema| Some(schema.as_str()) != default),
+                key.table.clone(),
+                key.column.clone(),
+            )
+        };
+        place(self) == place(other)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,8 +198,9 @@ pub struct OwnerColumn {
 }
 
 /// The key of the owner's table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerKey {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
     pub table: String,
     pub column: String,
@@ -168,6 +214,24 @@ impl Schema {
             [owner, _] => conversations.column(owner),
             _ => None,
         }
+    }
+
+    /// The table that the owner's foreign key names, or named last.
+    pub fn owner_table(&self) -> Option<OwnerKey> {
+        let owner = self.owner()?;
+        let named = owner.holds.as_ref().and_then(|ids| ids.table.clone());
+        self.foreign_key_to_owner().and_then(|key| key.names_key()).or(named)
+    }
+
+    pub fn foreign_key_to_owner(&self) -> Option<&ForeignKey> {
+        let owner = self.owner()?;
+        self.tables.first()?.foreign_keys.iter().find(|key| key.columns == [owner.name.as_str()])
+    }
+
+    /// The columns of former owners, the last one first, with what they hold.
+    pub fn former_owners(&self) -> impl Iterator<Item = (&Column, &OwnerIds)> {
+        let conversations = self.tables.first().into_iter().flat_map(|table| &table.columns);
+        conversations.filter(|column| column.retired).filter_map(|column| Some((column, column.holds.as_ref()?)))
     }
 
     /// What the names of all tables start with. The conversations come first.
@@ -503,7 +567,15 @@ fn one_of(column: &str, values: &[&str]) -> Check {
 }
 
 fn column(name: &str, kind: Kind) -> Column {
-    Column { name: name.to_owned(), kind, nullable: false, default: None, retired: false, compressed: false }
+    Column {
+        name: name.to_owned(),
+        kind,
+        nullable: false,
+        default: None,
+        retired: false,
+        compressed: false,
+        holds: None,
+    }
 }
 
 fn nullable(name: &str, kind: Kind) -> Column {

@@ -146,23 +146,26 @@ impl Source<'_> {
     }
 
     /// Reads a way that a flag gives: `user.id`, `user_id()`, `user.id.0`. Types are followed as far as they can be seen,
-    /// so that an `Option` on the way is known. Without a definition nothing is checked.
+    /// so that an `Option` on the way is known. Without a definition nothing is checked. A way that could be inferred may
+    /// say more than its text: which kind a scope has to be of, or how an id converts.
     pub fn follow(
         self,
         scope: &TypePath,
         definition: Option<&Definition>,
-        flag: &'static str,
+        sought: &Sought,
         text: &str,
     ) -> Result<Access> {
         let reader = Reader::new(self);
-        let members = member::parse(flag, text)?;
-        let start = Start { scope, flag };
-        match definition {
-            Some(definition) => {
-                agreed(scope, definition, flag, |variant| reader.follow(start, Some(variant), &members))
+        let members = member::parse(sought.flag, text)?;
+        let start = Start { scope, flag: sought.flag };
+        let Some(definition) = definition else { return reader.follow(start, None, &members) };
+        agreed(scope, definition, sought.flag, |variant| {
+            let mut ways = reader.ways(scope, variant, sought)?.into_iter();
+            match ways.find(|way| way.shown() == text) {
+                Some(way) => Ok(way),
+                None => reader.follow(start, Some(variant), &members),
             }
-            None => reader.follow(start, None, &members),
-        }
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::key::{OwnerTable, check_table};
 use super::owner::{Inquiry, Owner, is_temporary, list, show};
-use super::{DEFAULT_OWNER, NO_GROUP, NO_OWNER};
+use super::{DEFAULT_OWNER, NO_GROUP, NO_OWNER, Resolved};
 use crate::database::Database;
 use crate::failure::{Failure, Result};
 use crate::given::Given;
@@ -126,8 +126,7 @@ impl Inquiry<'_> {
         check_member(&table, member.as_deref(), owner, database)?;
         let sought = Sought {
             noun: &noun,
-            field: &field,
-            key: "id",
+            key: None,
             key_type: declared.as_deref().and_then(|declared| database.key_type(declared)),
             module: None,
             flag: "--scope-group",
@@ -208,7 +207,7 @@ impl Inquiry<'_> {
             let owners = owner.table.as_ref();
             let is_owners = owners.is_some_and(|owners| owners.place(database) == named.place(database));
             let member =
-                owners.filter(|_| is_owners).map_or_else(|| owner.field.to_string(), |table| table.key.clone());
+                owners.filter(|_| is_owners).map_or_else(|| owner.noun.id().to_string(), |table| table.key.clone());
             let (schema, name, group) = (named.schema, named.name, field.to_string());
             return Ok(Err(GroupTable { schema, name, group, member, is_owners }));
         };
@@ -223,9 +222,9 @@ impl Inquiry<'_> {
         }
         match &*member_columns(table, owner, is_owners, database) {
             [] if table.is_complete => {
-                lacks(owner.field.as_str(), "name a table that has a column of the owner and one of the group")
+                lacks(owner.noun.id().as_str(), "name a table that has a column of the owner and one of the group")
             }
-            [] => Ok(Ok(found(table, field, owner.field.as_str(), named.schema, is_owners))),
+            [] => Ok(Ok(found(table, field, owner.noun.id().as_str(), named.schema, is_owners))),
             [member] => Ok(Ok(found(table, field, member, named.schema, is_owners))),
             several => Err(Failure::decision(format!(
                 "{TABLE}: several columns of `{}` refer to the {}: {}",
@@ -233,7 +232,11 @@ impl Inquiry<'_> {
                 owner.noun,
                 list(several, ", ")
             ))
-            .help(format!("name a view in which the {} of a group is called `{}`", owner.noun, owner.field))),
+            .help(format!(
+                "name a view in which the {} of a group is called `{}`",
+                owner.noun,
+                owner.noun.id()
+            ))),
         }
     }
 
@@ -261,7 +264,7 @@ impl Inquiry<'_> {
                     self.directory,
                     owner.noun,
                     of_owner.unwrap_or_default(),
-                    owner.field
+                    owner.noun.id()
                 ))
                 .help(format!("name the table with {TABLE}, and the column of the {noun} with {FIELD}")))
             }
@@ -304,7 +307,10 @@ impl Inquiry<'_> {
                 return Ok(None);
             }
         }
-        self.access(sought, given, lookup).map(Some)
+        let before =
+            self.last.resolved.as_ref().filter(|before| before.group_type.as_deref() == Some(sought.noun.as_str()));
+        let before = before.and_then(Resolved::group_reading);
+        self.access(sought, given, before.as_ref(), lookup).map(Some)
     }
 
     fn check_type(
@@ -343,7 +349,7 @@ impl Inquiry<'_> {
 fn check_field(field: &Name, owner: &Owner, database: Database) -> Result<()> {
     let refuse = |what: String| Err(Failure::usage(format!("{FIELD}: `{field}` {what}")).help("use another name"));
     let limit = database.identifier_limit();
-    if *field == owner.field {
+    if [&owner.field, &owner.noun.id()].contains(&field) {
         return refuse("is the owner's".to_owned());
     }
     if database.system_columns().iter().any(|column| field.as_str().eq_ignore_ascii_case(column)) {
@@ -393,7 +399,7 @@ fn key_type(table: &GroupTable, declared: &str, seen: Option<&Seen>, database: D
 
 /// The columns of a table that name the owner: the one that is called so, else those that refer to its table.
 fn member_columns(table: &Table, owner: &Owner, is_owners: bool, database: Database) -> Vec<String> {
-    match (&owner.table, table.column(owner.field.as_str())) {
+    match (&owner.table, table.column(owner.noun.id().as_str())) {
         (Some(owners), _) if is_owners => vec![owners.key.clone()],
         (_, Some(column)) => vec![column.name.clone()],
         (Some(owners), None) => table.columns_to(&owners.place(database)).map(str::to_owned).collect(),

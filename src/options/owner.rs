@@ -10,11 +10,12 @@ use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
 use crate::host::migrations::{Catalog, Table};
-use crate::host::source::{Access, Around, End, Lookup, Seen, Sought};
+use crate::host::source::{Access, Around, Definition, End, Lookup, Seen, Sought};
 use crate::key::KeyType;
+use crate::memory::Last;
 use crate::names::{ModulePath, Name, TypePath, plural};
 use crate::note::Note;
-use crate::schema;
+use crate::schema::{self, Reading};
 
 #[derive(Debug)]
 pub struct Owner {
@@ -37,6 +38,7 @@ pub(super) struct Inquiry<'a> {
     pub(super) host: &'a Host,
     pub(super) catalog: &'a Catalog,
     pub(super) directory: &'a Utf8Path,
+    pub(super) last: &'a Last,
 }
 
 impl Inquiry<'_> {
@@ -66,13 +68,13 @@ impl Inquiry<'_> {
         };
         let sought = Sought {
             noun: &noun,
-            field: &field,
-            key: table.as_ref().map_or("id", |(table, _)| table.key.as_str()),
+            key: table.as_ref().map(|(table, _)| table.key.as_str()),
             key_type,
             module: module.as_ref(),
             flag: "--scope-owner",
         };
-        let mut access = self.access(&sought, self.given.scope_owner.as_deref(), lookup)?;
+        let before = self.reading_before(&noun);
+        let mut access = self.access(&sought, self.given.scope_owner.as_deref(), before.as_ref(), lookup)?;
         let key = key_type.or_else(|| access.id.as_ref().and_then(Seen::key)).unwrap_or(KeyType::Integer);
         match &access.id {
             // A scope that is created gets a field of the right type.
@@ -219,10 +221,28 @@ impl Inquiry<'_> {
             .help(format!("choose one: {}", list(&flags, " or ")))
     }
 
-    /// The way from the scope to an id: as a flag gives it, else as the scope's source shows it.
-    pub(super) fn access(&self, sought: &Sought, given: Option<&str>, lookup: &Lookup) -> Result<Access> {
+    /// How this owner was read from a scope when it last owned the rows.
+    fn reading_before(&self, noun: &Name) -> Option<Reading> {
+        let before = self.last.resolved.as_ref()?;
+        if before.owner_type == noun.as_str() {
+            return before.owner_reading();
+        }
+        let mut former = self.last.schema.as_ref()?.schema.former_owners();
+        former.find(|(_, ids)| ids.owner_type == noun.as_str()).and_then(|(_, ids)| ids.reading.clone())
+    }
+
+    /// The way from the scope to an id: as a flag gives it, else as the scope's source shows it, if that is the way that
+    /// led there `before`.
+    pub(super) fn access(
+        &self,
+        sought: &Sought,
+        given: Option<&str>,
+        before: Option<&Reading>,
+        lookup: &Lookup,
+    ) -> Result<Access> {
         let source = self.host.source(self.context);
-        let Sought { noun, field, flag, .. } = sought;
+        let Sought { noun, flag, .. } = sought;
+        let field = noun.id();
         let definition = match lookup {
             Lookup::Found(definition) => Some(definition),
             Lookup::Absent | Lookup::Opaque | Lookup::Made(_) => None,
@@ -232,10 +252,16 @@ impl Inquiry<'_> {
                 Err(Failure::usage(format!("{flag}: there is no `{}` yet to read the {noun} from", self.scope.rust()))
                     .help("write that type first, or name one that is there with --scope"))
             }
-            (Some(text), _) => source.follow(self.scope, definition, flag, text),
-            (None, Lookup::Found(definition)) => source.infer(self.scope, definition, sought),
+            (Some(text), _) => source.follow(self.scope, definition, sought, text),
+            (None, Lookup::Found(definition)) => {
+                let access = source.infer(self.scope, definition, sought)?;
+                match before.filter(|before| before.way != access.shown()) {
+                    Some(before) => Err(self.another_way(sought, before, &access, definition)),
+                    None => Ok(access),
+                }
+            }
             // A scope of a group has no owner, and one of an owner no group.
-            (None, Lookup::Absent) => Ok(Access::field(field, self.has_group().then_some(Around::Option))),
+            (None, Lookup::Absent) => Ok(Access::field(&field, self.has_group().then_some(Around::Option))),
             (None, Lookup::Opaque) => Err(Failure::decision(format!(
                 "the source of `{}` cannot be read, so it is not known how it names its {noun}",
                 self.scope.rust()
@@ -250,6 +276,26 @@ impl Inquiry<'_> {
                  if not, write the type, or name another module with --scope"
             ))),
         }
+    }
+
+    /// Another way may lead to somebody else, whose rows these are not.
+    fn another_way(&self, sought: &Sought, before: &Reading, now: &Access, definition: &Definition) -> Failure {
+        let Sought { noun, flag, .. } = sought;
+        let (scope, now) = (self.scope.rust(), now.shown());
+        let Reading { scope: former_scope, way } = before;
+        let what = if *former_scope == scope {
+            format!("the {noun} was read from `{scope}` as `{way}`, and would now be read as `{now}`")
+        } else {
+            format!(
+                "the {noun} was read from `{former_scope}` as `{way}`, and would now be read from `{scope}` as `{now}`"
+            )
+        };
+        let is_there = self.host.source(self.context).follow(self.scope, Some(definition), sought, way).is_ok();
+        Failure::decision(what).help(if is_there {
+            format!("choose one: `{flag} {way}` or `{flag} {now}`")
+        } else {
+            format!("if `{now}` is the same {noun}, give `{flag} {now}`")
+        })
     }
 
     fn wrong_type(

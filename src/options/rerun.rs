@@ -230,23 +230,26 @@ pub(super) fn backfill(
                 "leave --backfill out if this is the first run; if it is not, restore .sagents/ from version control",
             ));
     };
+    let now = options.resolved();
     let is_known = before.backfill.as_ref() == Some(&text);
-    let changes = !before.has_owner_of(&options.resolved());
+    let changes = !before.has_owner_of(&now);
+    // Owners of the same kind may have other ids there.
+    let moves = (&before.owner_field, before.owner_reading()) != (&now.owner_field, now.owner_reading());
     match (changes, is_known) {
         (true, true) if !carried.has_new_backfill => Ok(None),
         (true, _) if text == NO_BACKFILL => Ok(Some(Backfill { text, is_used_now: true })),
-        (true, _) => {
+        (false, true) => Ok(Some(Backfill { text, is_used_now: false })),
+        (false, false) if text == NO_BACKFILL => Ok(None),
+        _ if changes || moves => {
             let conversations = last.schema.as_ref().and_then(|recorded| recorded.schema.tables.first());
             transition::check_backfill(&text, options.database, conversations, catalog)?;
             Ok(Some(Backfill { text, is_used_now: true }))
         }
-        (false, true) => Ok(Some(Backfill { text, is_used_now: false })),
-        (false, false) if text == NO_BACKFILL => Ok(None),
         (false, false) if before.backfill.as_deref() == Some(NO_BACKFILL) => Err(Failure::usage(
             "--backfill: the owner does not change in this run; when it did, `--backfill none` was given",
         )
         .help("take back what that run changed, with version control, and run it again with this expression")),
-        (false, false) => Err(Failure::usage("--backfill: the owner does not change in this run")
+        _ => Err(Failure::usage("--backfill: the owner does not change in this run")
             .help("give it together with the option that changes the owner, for example `--owner-type team`")),
     }
 }
@@ -257,7 +260,13 @@ pub fn refuse_unknown_owners(options: &Options, last: &Last) -> Result<()> {
     if options.allows_only_empty_tables() {
         return Ok(());
     }
+    let now = options.resolved();
+    let same_type = before.owner_type == now.owner_type;
     let example = match (&before.owner_table, &before.owner_key, &before.owner_field, &owner.table) {
+        // The table may have got another name.
+        (_, _, Some(former), _) if same_type && before.owner_id == now.owner_id => {
+            Some(format!("conversation.{former}"))
+        }
         (Some(table), Some(key), Some(former), _) => {
             Some(format!("(SELECT {} FROM {table} WHERE {table}.{key} = conversation.{former})", owner.field))
         }
@@ -265,9 +274,16 @@ pub fn refuse_unknown_owners(options: &Options, last: &Last) -> Result<()> {
         (_, _, _, None) => None,
     };
     let example = example.map(|example| format!(", for example `--backfill '{example}'`")).unwrap_or_default();
+    let shown = |of: &Resolved| {
+        let details = [&of.owner_table, &of.owner_key, &of.owner_id].into_iter().flatten().filter(|_| same_type);
+        let details: Vec<_> = details.map(String::as_str).collect();
+        if details.is_empty() { of.owner_type.clone() } else { format!("{} ({})", of.owner_type, details.join(", ")) }
+    };
     Err(Failure::decision(format!(
         "the owner changes from {} to {}, and the {} of the conversations that are there is not known",
-        before.owner_type, owner.noun, owner.field
+        shown(before),
+        shown(&now),
+        owner.field
     ))
     .help(format!(
         "give it as an SQL expression with --backfill{example}; or, if there are none yet, `--backfill none`: \
@@ -299,7 +315,8 @@ pub fn refuse_other_database(context: &ModulePath, given: &Given, last: &Last) -
 pub fn refuse_other_inference(options: &Options, given: &Given, last: &Last) -> Result<()> {
     let Some(before) = &last.resolved else { return Ok(()) };
     let now = options.resolved();
-    if before.owner_type != now.owner_type || before.owner_field != now.owner_field {
+    // What was read for another owner or another group says nothing about this one.
+    if before.owner_type != now.owner_type {
         return Ok(());
     }
     let same_group = (&before.group_type, &before.group_field) == (&now.group_type, &now.group_field);
@@ -320,5 +337,23 @@ pub fn refuse_other_inference(options: &Options, given: &Given, last: &Last) -> 
             .help(format!("give it: `--{name} {before}` keeps it, `--{name} {now}` changes it")));
         }
     }
-    Ok(())
+    refuse_other_members(before, &now)
+}
+
+/// Whom a group reads depends on the column that names its members, which no flag does.
+fn refuse_other_members(before: &Resolved, now: &Resolved) -> Result<()> {
+    let table = |of: &Resolved| (of.group_type.clone(), of.group_table.clone());
+    match (&before.group_member, &now.group_member, &now.group_table) {
+        (Some(former), Some(member), Some(name)) if former != member && table(before) == table(now) => {
+            let owner = &now.owner_type;
+            Err(Failure::decision(format!(
+                "`{name}` named the {owner} of a group as `{former}`, and would now name it as `{member}`"
+            ))
+            .help(format!(
+                "with --group-table, name a view that calls it `{owner}_id`; \
+                 or, if `{member}` is right, take the group away first with `--group-type none`"
+            )))
+        }
+        _ => Ok(()),
+    }
 }

@@ -10,7 +10,7 @@ use crate::chain::Link;
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{content_digest, is_down};
 use crate::memory::Emitted;
-use crate::options::{self, Options};
+use crate::options::{self, Options, Resolved};
 use crate::schema::transition::{Addition, Wish, additions, taken, transition};
 use crate::schema::{self, Schema, sql};
 use crate::templates;
@@ -137,11 +137,15 @@ fn change(options: &Options, krate: &str, start: Start, before: &Schema, wanted:
         additions: additions.clone(),
         ..Tables::default()
     };
-    let owner_type = last.resolved.as_ref().map(|resolved| &resolved.owner_type);
+    let reading = last.resolved.as_ref().and_then(Resolved::owner_reading);
     let wish = Wish {
         backfill: options.backfill_now(),
         drop_old_owner: start.drop_old_owner,
-        same_owner: owner_type == Some(&options.resolved().owner_type),
+        owner_types: [
+            last.resolved.as_ref().map(|before| before.owner_type.as_str()),
+            options.owner.as_ref().map(|owner| owner.noun.as_str()),
+        ],
+        reading: reading.as_ref(),
         additions: &additions,
         taken: &taken,
     };

@@ -17,7 +17,7 @@ pub use host::{additions, taken};
 
 use crate::database::Database;
 use crate::failure::{Failure, Result};
-use crate::schema::{Column, ForeignKey, Schema, Table};
+use crate::schema::{Column, ForeignKey, OwnerIds, Reading, Schema, Table};
 use path::{Owners, Path};
 
 /// What a person said about a change of tables.
@@ -28,8 +28,10 @@ pub struct Wish<'a> {
     pub backfill: Option<&'a str>,
     /// The columns that are retired go; not those that this same change retires.
     pub drop_old_owner: bool,
-    /// It is the same kind of owner, so the values stay if only the column's name or only the foreign key changes.
-    pub same_owner: bool,
+    /// The owner types before and now; nothing where there is no owner, or where it is not known.
+    pub owner_types: [Option<&'a str>; 2],
+    /// How the owner before is read from a scope.
+    pub reading: Option<&'a Reading>,
     /// What the host added to our tables.
     pub additions: &'a [Addition],
     /// The names of the host's own tables, views and indexes.
@@ -124,6 +126,7 @@ pub fn transition(old: &Schema, new: &Schema, wish: &Wish) -> Result<Transition>
         table.columns.extend(retired);
         kept.push(KeptTable { before: before.name.clone(), now: now.name.clone(), columns });
     }
+    remember_owner(old, &mut schema, &kept, &owner, wish);
     let (additions, taken) = (wish.additions.to_vec(), wish.taken.to_vec());
     Ok(Transition { old: old.clone(), schema, kept, owner, additions, taken })
 }
@@ -141,6 +144,19 @@ fn pairs<'a>(old: &'a Schema, new: &'a Schema) -> Vec<(&'a Table, &'a Table)> {
 fn retire(column: &Column, name: &str) -> Column {
     let nullable = column.nullable || column.default.is_none();
     Column { name: name.to_owned(), nullable, retired: true, ..column.clone() }
+}
+
+/// Notes whose ids the old owner's column holds, if no foreign key says so afterwards.
+fn remember_owner(old: &Schema, new: &mut Schema, kept: &[KeptTable], change: &OwnerChange, wish: &Wish) {
+    let [Some(owner_type), _] = wish.owner_types else { return };
+    let table = old.owner_table();
+    let says_more = *change != OwnerChange::Stays || (table.is_some() && new.foreign_key_to_owner().is_none());
+    let ids = OwnerIds { owner_type: owner_type.to_owned(), table, reading: wish.reading.cloned() };
+    let name = old.owner().and_then(|owner| kept.first()?.arrival(&owner.name));
+    let columns = new.tables.first_mut().into_iter().flat_map(|table| &mut table.columns);
+    for column in columns.filter(|column| Some(column.name.as_str()) == name) {
+        column.holds = says_more.then(|| ids.clone());
+    }
 }
 
 /// What is recorded was edited by hand, or merged, or comes from another version.
@@ -283,6 +299,11 @@ impl Transition {
 }
 
 impl KeptTable {
+    /// The new name of a column, if it stays.
+    fn arrival(&self, from: &str) -> Option<&str> {
+        self.columns.iter().find(|(before, _)| before == from).map(|(_, now)| now.as_str())
+    }
+
     fn up(&self) -> Vec<(&str, &str)> {
         self.columns.iter().map(|(before, now)| (before.as_str(), now.as_str())).collect()
     }
@@ -299,36 +320,36 @@ impl OwnerChange {
             (Some(_), None) => return Self::Leaves,
             (None, None) => return Self::Stays,
         };
-        if before.is_some_and(|before| before.kind == now.kind && values_stay(before, now, old, new, wish)) {
+        if let Some(expression) = wish.backfill {
+            return Self::Comes(Filling::Backfill(expression.to_owned()));
+        }
+        if before.is_some_and(|before| before.kind == now.kind) && is_same_owner(old, new, wish) {
             return Self::Stays;
         }
-        let conversations = old.tables.first().into_iter().flat_map(|table| &table.columns);
-        let former = || conversations.filter(|c| c.retired).find(|c| c.name == now.name && c.kind == now.kind);
-        Self::Comes(match wish.backfill {
-            Some(expression) => Filling::Backfill(expression.to_owned()),
-            None => former().map_or(Filling::Unknown, |column| Filling::Former(column.name.clone())),
-        })
-    }
-}
-
-/// Whether the values of an owner's column are those of the new one's, which has the same type.
-fn values_stay(before: &Column, now: &Column, old: &Schema, new: &Schema, wish: &Wish) -> bool {
-    let same_name = before.name == now.name;
-    let same_target = target(old) == target(new);
-    match wish.backfill {
-        Some(_) => wish.same_owner && same_name && same_target,
-        None if wish.same_owner => same_name || same_target,
-        // Without a table to name them, the numbers of users may be anybody's.
-        None => same_name && same_target && target(old).is_some(),
+        // What a column is called says nothing about whose ids are in it. Of several only the last one counts: rows may
+        // have got another owner of this type since the others.
+        let former = old.former_owners().find(|(_, ids)| Some(ids.owner_type.as_str()) == wish.owner_types[1]);
+        let same_table = |ids: &OwnerIds| match (&ids.table, new.owner_table()) {
+            (Some(former), Some(now)) => former.is(&now),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        let former = former.filter(|(column, ids)| column.kind == now.kind && same_table(ids));
+        Self::Comes(former.map_or(Filling::Unknown, |(column, _)| Filling::Former(column.name.clone())))
     }
 }
 
 /// What the owner's foreign key names.
 fn target(schema: &Schema) -> Option<(Option<&str>, &str, &[String])> {
-    let owner = schema.owner()?;
-    let key = |key: &&ForeignKey| key.columns == [owner.name.as_str()];
-    let key = schema.tables.first()?.foreign_keys.iter().find(key)?;
+    let key = schema.foreign_key_to_owner()?;
     Some((key.schema.as_deref(), &key.table, &key.references))
+}
+
+/// Whether the owner is of the same type, and in the same table where a table was ever named.
+fn is_same_owner(old: &Schema, new: &Schema, wish: &Wish) -> bool {
+    let [before, now] = wish.owner_types;
+    let tables = old.owner_table().zip(new.owner_table());
+    before.is_some() && before == now && tables.is_none_or(|(before, now)| before.is(&now))
 }
 
 /// What becomes of columns, as far as that does not depend on their table.

@@ -107,12 +107,12 @@ fn login(options: &Options) -> String {
     let Some(owner) = &options.owner else {
         return render(&Everybody { scope: scope.rust(), scope_type: scope.name.clone() });
     };
-    let field = &owner.field;
+    let field = owner.noun.id();
     let mut users: Vec<_> = USERS
         .map(|user| {
             let id = key(owner.key, user);
             let fields = match &options.group {
-                Some(group) => format!("{field}: Some({id}), {}: Some({})", group.field, key(group.key, USERS[0])),
+                Some(group) => format!("{field}: Some({id}), {}: Some({})", group.noun.id(), key(group.key, USERS[0])),
                 None => format!("{field}: {id}"),
             };
             (user.id.to_owned(), user.name.to_owned(), format!("{scope_type} {{ {fields} }}"))
@@ -121,7 +121,7 @@ fn login(options: &Options) -> String {
     let group = options.group.as_ref().filter(|group| group.table.is_owners);
     users.extend(group.map(|group| {
         let (noun, id) = (group.noun.to_string(), key(group.key, USERS[0]));
-        let scope = format!("{scope_type} {{ {field}: None, {}: Some({id}) }}", group.field);
+        let scope = format!("{scope_type} {{ {field}: None, {}: Some({id}) }}", group.noun.id());
         ("group".to_owned(), format!("The {noun}, which only reads"), scope)
     }));
     render(&Login {

@@ -45,15 +45,20 @@ pub fn main(options: &Options, package: &str) -> String {
     let scope = match (&options.owner, &options.group) {
         (Some(owner), Some(group)) => {
             let (id, group_id) = (owned_key(owner.key), owned_key(group.key));
-            format!("{scope_type} {{ {}: Some({id}), {}: Some({group_id}) }}", owner.field, group.field)
+            format!("{scope_type} {{ {}: Some({id}), {}: Some({group_id}) }}", owner.noun.id(), group.noun.id())
         }
-        (Some(owner), None) => format!("{scope_type} {{ {}: {} }}", owner.field, owned_key(owner.key)),
+        (Some(owner), None) => format!("{scope_type} {{ {}: {} }}", owner.noun.id(), owned_key(owner.key)),
         (None, _) => scope_type.clone(),
     };
     let group = options.owner.as_ref().zip(options.group.as_ref()).filter(|(_, group)| group.table.is_owners);
     let group = group.map(|(owner, group)| MainGroup {
         noun: group.noun.to_string(),
-        scope: format!("{scope_type} {{ {}: None, {}: Some({}) }}", owner.field, group.field, owned_key(group.key)),
+        scope: format!(
+            "{scope_type} {{ {}: None, {}: Some({}) }}",
+            owner.noun.id(),
+            group.noun.id(),
+            owned_key(group.key)
+        ),
         join: StoreGroup::new(group, options.database).join(),
         owner_id: owned_key(owner.key),
         group_id: owned_key(group.key),

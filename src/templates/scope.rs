@@ -137,7 +137,7 @@ pub fn scope_type(options: &Options, public: bool) -> String {
         Some(owner) => {
             let (noun, ty) = (&owner.noun, field_type(owner.key));
             if let Some(group) = &options.group {
-                let (group, field, group_type) = (&group.noun, &group.field, field_type(group.key));
+                let (group, field, group_type) = (&group.noun, group.noun.id(), field_type(group.key));
                 return format!(
                     "/// On whose behalf a call is made. With {} {noun}, it reaches what belongs to that {noun}; without one,\n\
                      /// it reads what belongs to the members of the {group}.\n\
@@ -145,14 +145,14 @@ pub fn scope_type(options: &Options, public: bool) -> String {
                      /// The {noun} that the caller acts for.\n    pub {}: Option<{ty}>,\n    \
                      /// The {group} that the caller acts for.\n    pub {field}: Option<{group_type}>,\n}}\n",
                     article(noun),
-                    owner.field
+                    noun.id()
                 );
             }
             format!(
                 "/// On whose behalf a call is made. What belongs to the {noun} is reached through one.\n\
                  #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
                  /// The {noun} that the caller acts for.\n    pub {}: {ty},\n}}\n",
-                owner.field
+                noun.id()
             )
         }
         None => format!(

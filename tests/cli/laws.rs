@@ -257,11 +257,15 @@ fn recorded(host: &Host) -> String {
     flags.collect::<Vec<_>>().join(" ")
 }
 
-/// The recorded tables, without the columns of former owners.
+/// The recorded tables, without the columns of former owners and without what the owner's column remembers of them.
 fn tables(host: &Host) -> serde_json::Value {
     let mut schema: serde_json::Value = serde_json::from_str(&host.read(".sagents/conversations/schema.json")).unwrap();
     for table in schema["tables"].as_array_mut().unwrap() {
-        table["columns"].as_array_mut().unwrap().retain(|column| column["retired"] != true);
+        let columns = table["columns"].as_array_mut().unwrap();
+        columns.retain(|column| column["retired"] != true);
+        for column in columns {
+            column.as_object_mut().unwrap().remove("holds");
+        }
     }
     schema
 }

@@ -20,6 +20,7 @@ mod seam;
 mod stacks;
 mod surroundings;
 mod tables;
+mod tenants;
 mod transcript;
 mod up_to_date;
 mod update;

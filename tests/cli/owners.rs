@@ -16,7 +16,8 @@ fn host() -> Host {
             "src/accounts.rs",
             "pub struct User {\n    pub id: i64,\n}\n\npub struct Team {\n    pub id: i64,\n}\n\n\
              pub struct Scope {\n    pub user: User,\n    pub team: Team,\n}\n\n\
-             pub struct Session {\n    pub user_id: i64,\n}\n",
+             pub struct Session {\n    pub user_id: i64,\n}\n\n\
+             pub struct Login {\n    pub user: User,\n}\n",
         )
         .file(
             "migrations/0001_accounts.sql",
@@ -113,12 +114,19 @@ fn the_way_through_one_scope_is_not_the_way_through_another() {
     generate(&host, "--scope MyApp.Accounts.Scope --scope-owner user.id");
     let run = generate(&host, "--scope crate::accounts::Scope");
     assert!(!run.stdout.contains("dropped"), "it is the same scope in another notation: {}", run.stdout);
-    let run = generate(&host, "--scope MyApp.Accounts.Session");
+    let run = generate(&host, "--scope MyApp.Accounts.Login");
     assert!(
         run.stdout.contains("\ndropped: scope-owner = user.id, it described crate::accounts::Scope\n"),
         "{}",
         run.stdout
     );
+    let run = host.sagents("gen persistence MyApp.Conversations --scope MyApp.Accounts.Session");
+    assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
+    error: the user was read from `crate::accounts::Login` as `user.id`, and would now be read from `crate::accounts::Session` as `user_id`
+    help: if `user_id` is the same user, give `--scope-owner user_id`
+    exit 5
+    ");
+    generate(&host, "--scope MyApp.Accounts.Session --scope-owner user_id");
     assert!(host.read(SCOPE_RS).contains("Owner::new(self.user_id)"), "{}", host.read(SCOPE_RS));
 }
 

@@ -208,10 +208,12 @@ fn a_scope_that_was_created_follows_while_nobody_touched_it() {
     assert!(host.read("src/accounts.rs").contains("pub user_id: i64"));
     let scope = host.read("src/accounts.rs").replace("pub user_id: i64", "pub user_id: i64,\n    pub name: String");
     host.generate(&format!("{LINE} -f owner"));
-    assert!(host.read("src/accounts.rs").contains("pub owner: i64"), "{}", host.read("src/accounts.rs"));
+    assert!(host.read("src/accounts.rs").contains("pub user_id: i64"), "what a column is called does not matter to it");
+    host.generate(&format!("{LINE} -t team --backfill none"));
+    assert!(host.read("src/accounts.rs").contains("pub team_id: i64"), "{}", host.read("src/accounts.rs"));
 
     host.write("src/accounts.rs", &scope);
-    let run = host.sagents(&format!("{LINE} -f somebody"));
+    let run = host.sagents(&format!("{LINE} -t org --backfill none"));
     assert_eq!(run.code, 5, "{}", run.stderr);
 }
 

@@ -138,7 +138,7 @@ const CONTEXTS: &[(&str, &str)] = &[
     (
         // The group is in a table of memberships.
         "devices --scope crate::scopes::DeviceScope --owner-type device --owner-id uuid --group-type club \
-         --group-field club --table-prefix device_ --web axum",
+         --group-field club --scope-group club --table-prefix device_ --web axum",
         "Group::new(self.club.clone().ok_or(Error::NoOwner)?)",
     ),
 ];

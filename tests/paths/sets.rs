@@ -86,9 +86,10 @@ pub fn change(old: &Set, new: &Set) -> Change {
         (None, None) => Change::Stays,
         (Some(_), None) => Change::Leaves,
         (Some(old), Some(new)) => {
-            let same_table = old.referenced == new.referenced && old.key == new.key;
-            let stays = old.noun == new.noun && (old.field == new.field || same_table);
-            if old.key.kind() == new.key.kind() && stays { Change::Stays } else { Change::Comes }
+            // Whatever the column is called.
+            let same_table = !old.referenced || !new.referenced || old.key == new.key;
+            let stays = old.noun == new.noun && old.key.kind() == new.key.kind() && same_table;
+            if stays { Change::Stays } else { Change::Comes }
         }
         (None, Some(_)) => Change::Comes,
     }

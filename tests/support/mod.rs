@@ -137,6 +137,11 @@ impl Host {
         Run::called(&self.root, tools(no_formatter()), args)
     }
 
+    /// Calls `sagents` as `unformatted` does, with a program in place of cargo.
+    pub fn unformatted_by(&self, cargo: &Path, args: &[&str]) -> Run {
+        Run::called(&self.root, Tools { cargo: cargo.into(), rustfmt: no_formatter() }, args)
+    }
+
     /// Calls `sagents` with a cargo that refuses every package, for tests that ask about what comes before that.
     pub fn refused(&self, args: &[&str]) -> Run {
         Run::called(&self.root, Tools { cargo: "false".into(), rustfmt: no_formatter() }, args)
@@ -184,12 +189,26 @@ fn no_formatter() -> OsString {
     static SCRIPT: OnceLock<TempDir> = OnceLock::new();
     let directory = SCRIPT.get_or_init(|| {
         let directory = tempfile::tempdir().unwrap();
-        let script = directory.path().join("rustfmt");
-        fs::write(&script, "#!/bin/sh\nexec cat\n").unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&directory.path().join("rustfmt"), "exec cat");
         directory
     });
     directory.path().join("rustfmt").into()
+}
+
+/// Writes a program of one line for the shell.
+fn write_program(path: &Path, line: &str) {
+    fs::write(path, format!("#!/bin/sh\n{line}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A cargo that says of a host what cargo says of it now. It is a third of the time of a run.
+pub fn cargo_that_knows(host: &Host, directory: &Path) -> PathBuf {
+    let mut command = Command::new(tools(OsString::new()).cargo);
+    command.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]).current_dir(host.root());
+    let (answer, program) = (directory.join("metadata.json"), directory.join("cargo"));
+    fs::write(&answer, Run::of(&mut command).succeeded("metadata").stdout).unwrap();
+    write_program(&program, &format!("exec cat '{}'", answer.display()));
+    program
 }
 
 /// Cargo for a host that is compiled. Compiling is what takes the time in these tests, so hosts compile their

@@ -159,10 +159,8 @@ impl Seen {
 pub struct Sought<'a> {
     /// What it is called: `user`.
     pub noun: &'a Name,
-    /// What its id is called: `user_id`.
-    pub field: &'a Name,
-    /// The key column of its table, usually `id`.
-    pub key: &'a str,
+    /// The key column of its table, if that is known.
+    pub key: Option<&'a str>,
     /// The type of that key, if it is known. An id that is inside a type of the host's is read as this.
     pub key_type: Option<KeyType>,
     /// Its Rust type, if a person named it.
@@ -172,6 +170,11 @@ pub struct Sought<'a> {
 }
 
 impl Sought<'_> {
+    /// What the id is called in its own type, if it is called like the key.
+    pub(super) fn key_name(&self) -> &str {
+        self.key.unwrap_or("id")
+    }
+
     /// Whether a type or a variant is called like it.
     pub(super) fn is_called(&self, name: &str) -> bool {
         name == self.noun.camel() || self.module.is_some_and(|module| module.name == name)

@@ -10,51 +10,47 @@ use crate::failure::{Failure, Result};
 use crate::names::{Name, TypePath};
 
 impl Reader<'_> {
-    /// In this order: a field named like the id; a field named like the owner, or of its type, that has an id; methods
-    /// of the same names; all of these with `current_`; the scope itself, if it is the owner; the owner's variant of an
-    /// enum; an `id` beside a kind that has the owner's variant; such an enum in a field.
+    /// The only way to an id that a scope has. Where two fit, they may lead to two people, such as the one who acts and
+    /// the one who is acted for.
     pub(super) fn infer(&self, scope: &TypePath, definition: &Definition, sought: &Sought) -> Result<Access> {
-        if let Some(access) = self.by_member(definition, sought)? {
-            return Ok(access);
+        match self.ways(scope, definition, sought)?.as_slice() {
+            [] | [Access { id: None, .. }] => Err(self.undecided(scope, definition, sought)?),
+            [way] => Ok(way.clone()),
+            several => Err(ambiguous(scope, definition, several, sought)),
         }
-        if sought.is_called(&scope.name)
-            && let Some(access) = self.id(definition, sought)?
-        {
-            return Ok(access);
-        }
-        if let Some(access) = self.by_variant(definition, None, sought)? {
-            return Ok(access);
-        }
-        if let Some(access) = self.by_kind(scope, definition, sought)? {
-            return Ok(access);
-        }
-        if let Some(access) = self.by_variant_of_a_field(scope, definition, sought)? {
-            return Ok(access);
-        }
-        Err(self.undecided(scope, definition, sought)?)
     }
 
-    fn by_member(&self, definition: &Definition, sought: &Sought) -> Result<Option<Access>> {
-        for prefix in ["", "current_"] {
-            for kind in [MemberKind::Field, MemberKind::Method] {
-                let id = Member::new(kind, format!("{prefix}{}", sought.field));
-                if let Some(access) = self.direct(definition, &id, sought)? {
-                    return Ok(Some(access));
-                }
-                let holder = Member::new(kind, format!("{prefix}{}", sought.noun));
-                if let Some(access) = self.through(definition, &holder, sought)? {
-                    return Ok(Some(access));
-                }
-                if prefix.is_empty()
-                    && kind == MemberKind::Field
-                    && let Some(holder) = self.only_field_of_owner(definition, sought)?
-                    && let Some(access) = self.through(definition, &holder, sought)?
-                {
-                    return Ok(Some(access));
-                }
+    /// By these rules: a field or method named like the id; one named like the owner, whose type has an id; both also
+    /// with `current_`; the id of a scope that is the owner itself; the owner's variant of an enum; an `id` beside a kind
+    /// that has the owner's variant; such an enum in a field. No rule goes before another.
+    pub(super) fn ways(&self, scope: &TypePath, definition: &Definition, sought: &Sought) -> Result<Vec<Access>> {
+        let mut ways = self.by_member(definition, sought)?;
+        if sought.is_called(&scope.name) {
+            ways.extend(self.ids(definition, sought)?);
+        }
+        ways.extend(self.by_variant(definition, None, sought)?);
+        ways.extend(self.by_kind(scope, definition, sought)?);
+        ways.extend(self.by_variant_of_a_field(scope, definition, sought)?);
+        let mut found: Vec<Access> = Vec::new();
+        for way in ways {
+            if found.iter().all(|other| other.shown() != way.shown()) {
+                found.push(way);
             }
         }
-        Ok(None)
+        Ok(found)
+    }
+
+    fn by_member(&self, definition: &Definition, sought: &Sought) -> Result<Vec<Access>> {
+        let mut found = Vec::new();
+        for prefix in ["", "current_"] {
+            for kind in [MemberKind::Field, MemberKind::Method] {
+                let id = Member::new(kind, format!("{prefix}{}", sought.noun.id()));
+                found.extend(self.direct(definition, &id, sought)?);
+                let holder = Member::new(kind, format!("{prefix}{}", sought.noun));
+                found.extend(self.through(definition, &holder, sought)?);
+            }
+        }
+        Ok(found)
     }
 
     /// A member that is the id itself.
@@ -64,43 +60,32 @@ impl Reader<'_> {
         self.ending(vec![step], &value, sought).map(Some)
     }
 
-    /// A member whose type has the id.
-    fn through(&self, definition: &Definition, holder: &Member, sought: &Sought) -> Result<Option<Access>> {
-        let Some(found) = definition.find(holder).filter(|found| found.visible) else { return Ok(None) };
+    /// The ids of a member whose type has some.
+    fn through(&self, definition: &Definition, holder: &Member, sought: &Sought) -> Result<Vec<Access>> {
+        let Some(found) = definition.find(holder).filter(|found| found.visible) else { return Ok(Vec::new()) };
         let (step, value) = self.read(holder, &found)?;
-        let Some(inner) = self.definition_of(&value)? else { return Ok(None) };
-        let mut access = self.id(&inner, sought)?;
-        if let Some(access) = &mut access {
-            access.steps.insert(0, step);
+        let Some(inner) = self.definition_of(&value)? else {
+            // What cannot be read may have an id as well.
+            let is_hidden = self.seen(&value)?.key().is_none();
+            let key = Step::Member { text: sought.key_name().to_owned(), around: None };
+            return Ok(is_hidden.then(|| Access { steps: vec![step, key], id: None }).into_iter().collect());
+        };
+        let mut ways = self.ids(&inner, sought)?;
+        for way in &mut ways {
+            way.steps.insert(0, step.clone());
         }
-        Ok(access)
+        Ok(ways)
     }
 
-    /// The id of the owner's own type. The key comes first: the table's foreign key will name it.
-    fn id(&self, definition: &Definition, sought: &Sought) -> Result<Option<Access>> {
-        for kind in [MemberKind::Field, MemberKind::Method] {
-            for name in [sought.key, "id", sought.field.as_str()] {
-                if let Some(access) = self.direct(definition, &Member::new(kind, name), sought)? {
-                    return Ok(Some(access));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// The field that is of the owner's type whatever it is called. Of two, either may be the owner; and a field that
-    /// has the owner's name, though it could not be read, is not passed over for another.
-    fn only_field_of_owner(&self, definition: &Definition, sought: &Sought) -> Result<Option<Member>> {
-        let mut found = Vec::new();
-        for field in &definition.fields {
-            if field.name == sought.noun.as_str() {
-                return Ok(None);
-            }
-            if self.is_of_owner(&definition.type_of(field), sought)? {
-                found.push(&field.name);
-            }
-        }
-        Ok(if let [name] = found[..] { Some(Member::new(MemberKind::Field, name)) } else { None })
+    /// What may be the id in the owner's own type: what is called like the key, which the foreign key will name; else
+    /// `id` or `user_id`.
+    fn ids(&self, definition: &Definition, sought: &Sought) -> Result<Vec<Access>> {
+        let called = |name: &str| -> Result<Vec<Access>> {
+            let members = [MemberKind::Field, MemberKind::Method].map(|kind| Member::new(kind, name));
+            members.iter().filter_map(|member| self.direct(definition, member, sought).transpose()).collect()
+        };
+        let key = sought.key.map_or(Ok(Vec::new()), called)?;
+        Ok(if key.is_empty() { [called("id")?, called(sought.noun.id().as_str())?].concat() } else { key })
     }
 
     fn is_of_owner(&self, value: &Written, sought: &Sought) -> Result<bool> {
@@ -108,44 +93,44 @@ impl Reader<'_> {
         Ok(last_segment(&self.pointee(&value)?.ty).is_some_and(|name| sought.is_called(&name)))
     }
 
-    /// The variant of an enum that is called like the owner; else the only one that has the owner in it.
-    fn by_variant(&self, definition: &Definition, of: Option<&TypePath>, sought: &Sought) -> Result<Option<Access>> {
+    /// The ids in the variant of an enum that is called like the owner; else in the only one that has the owner in it.
+    fn by_variant(&self, definition: &Definition, of: Option<&TypePath>, sought: &Sought) -> Result<Vec<Access>> {
         let called = definition.cases.iter().find(|case| sought.is_called(&case.name));
         let cases = called.map_or(definition.cases.as_slice(), std::slice::from_ref);
-        let mut found = Vec::new();
+        let mut found: Vec<Vec<Access>> = Vec::new();
         for case in cases {
+            let mut ways = Vec::new();
             for field in self.fields_of_owner(definition, case, sought)? {
-                found.extend(self.in_variant(definition, of, case, field, sought)?);
+                ways.extend(self.in_variant(definition, of, case, field, sought)?);
+            }
+            if !ways.is_empty() {
+                found.push(ways);
             }
         }
-        Ok(if found.len() == 1 { found.pop() } else { None })
+        Ok(if found.len() == 1 { found.remove(0) } else { Vec::new() })
     }
 
-    /// The fields of a variant that may be the owner or its id: by name, else by type, else whatever is in a variant that
+    /// The fields of a variant that may be the owner or its id, by name or by type; else the only one of a variant that
     /// is called like the owner.
     fn fields_of_owner<'c>(&self, definition: &Definition, case: &'c Case, sought: &Sought) -> Result<Vec<&'c Field>> {
-        let named = |names: &[&str]| case.fields.iter().find(|field| names.contains(&field.name.as_str()));
         if !case.is_certain {
             return Ok(Vec::new());
         }
-        if let Some(field) = named(&[sought.field.as_str()]).or_else(|| named(&[sought.noun.as_str()])) {
-            return Ok(vec![field]);
-        }
-        let id_type = format!("{}Id", sought.noun.camel());
-        let mut typed = Vec::new();
+        let is_called = sought.is_called(&case.name);
+        let (id, id_type) = (sought.noun.id(), format!("{}Id", sought.noun.camel()));
+        let mut found = Vec::new();
         for field in &case.fields {
             let value = definition.type_of(field);
+            let is_named = [sought.noun.as_str(), id.as_str()].contains(&field.name.as_str())
+                || is_called && [sought.key_name(), "id"].contains(&field.name.as_str());
             let is_id = last_segment(&self.inside(&value)?.0.ty).is_some_and(|name| name == id_type);
-            if is_id || self.is_of_owner(&value, sought)? {
-                typed.push(field);
+            if is_named || is_id || self.is_of_owner(&value, sought)? {
+                found.push(field);
             }
         }
-        if !typed.is_empty() || !sought.is_called(&case.name) {
-            return Ok(typed);
-        }
-        Ok(match (named(&[sought.key]).or_else(|| named(&["id"])), case.fields.as_slice()) {
-            (Some(field), _) | (None, [field]) => vec![field],
-            _ => Vec::new(),
+        Ok(match (found.is_empty(), case.fields.as_slice()) {
+            (true, [field]) if is_called => vec![field],
+            _ => found,
         })
     }
 
@@ -157,18 +142,17 @@ impl Reader<'_> {
         case: &Case,
         field: &Field,
         sought: &Sought,
-    ) -> Result<Option<Access>> {
+    ) -> Result<Vec<Access>> {
         let (value, around) = self.inside(&definition.type_of(field))?;
         if around == Some(Around::Result) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let is_owner = self.is_of_owner(&value, sought)?;
-        let way = match self.definition_of(&value)? {
-            Some(holder) if is_owner || !holder.is_like_an_id() => self.id(&holder, sought)?.map(|way| (way, true)),
-            None if is_owner => None,
-            _ => Some((self.ending(Vec::new(), &value, sought)?, false)),
+        let (ways, is_holder) = match self.definition_of(&value)? {
+            Some(holder) if is_owner || !holder.is_like_an_id() => (self.ids(&holder, sought)?, true),
+            None if is_owner => (Vec::new(), true),
+            _ => (vec![self.ending(Vec::new(), &value, sought)?], false),
         };
-        let Some((rest, is_holder)) = way else { return Ok(None) };
         let binding = match (Name::parse("", &field.name), is_holder) {
             (Ok(name), _) => name.rust(),
             (Err(_), true) => sought.noun.rust(),
@@ -183,12 +167,14 @@ impl Reader<'_> {
             is_optional: around.is_some(),
             is_only: definition.cases.len() == 1 && !definition.is_open,
         };
-        Ok(Some(Access { steps: [vec![step], rest.steps].concat(), id: rest.id }))
+        let entered = |way: Access| Access { steps: [vec![step.clone()], way.steps].concat(), id: way.id };
+        Ok(ways.into_iter().map(entered).collect())
     }
 
     /// A kind and an id: `{ kind: ScopeKind, id: i64 }`. The owner's kind is the variant that is called like it.
-    fn by_kind(&self, scope: &TypePath, definition: &Definition, sought: &Sought) -> Result<Option<Access>> {
-        for (member, id) in kinds(definition) {
+    fn by_kind(&self, scope: &TypePath, definition: &Definition, sought: &Sought) -> Result<Vec<Access>> {
+        let mut ways = Vec::new();
+        for (member, ids) in kinds(definition) {
             let Some(found) = definition.find(&member).filter(|found| found.visible) else { continue };
             let (value, around) = self.inside(&found.value)?;
             let Some((kind, of)) = self.choice(scope, &value)?.filter(|_| around != Some(Around::Result)) else {
@@ -196,25 +182,18 @@ impl Reader<'_> {
             };
             let is_owner = |case: &&Case| case.is_certain && case.fields.is_empty() && sought.is_called(&case.name);
             let Some(case) = kind.cases.iter().find(is_owner) else { continue };
-            for id in id {
-                if let Some(mut access) = self.direct(definition, &id, sought)? {
-                    let variant = case.name.clone();
-                    let step = Step::Kind { member: member.rust(), of, variant, is_optional: around.is_some() };
-                    access.steps.insert(0, step);
-                    return Ok(Some(access));
-                }
+            let (member, variant) = (member.rust(), case.name.clone());
+            let step = Step::Kind { member, of, variant, is_optional: around.is_some() };
+            for id in ids {
+                let way = self.direct(definition, &id, sought)?;
+                ways.extend(way.map(|way| Access { steps: [vec![step.clone()], way.steps].concat(), id: way.id }));
             }
         }
-        Ok(None)
+        Ok(ways)
     }
 
     /// An enum in a field or behind a method, one of whose variants is the owner: `{ actor: Actor }`.
-    fn by_variant_of_a_field(
-        &self,
-        scope: &TypePath,
-        definition: &Definition,
-        sought: &Sought,
-    ) -> Result<Option<Access>> {
+    fn by_variant_of_a_field(&self, scope: &TypePath, definition: &Definition, sought: &Sought) -> Result<Vec<Access>> {
         let fields = definition.fields.iter().map(|field| Member::new(MemberKind::Field, &field.name));
         let methods = definition.methods.iter().map(|method| Member::new(MemberKind::Method, &method.name));
         let mut found = Vec::new();
@@ -226,12 +205,12 @@ impl Reader<'_> {
                 continue;
             }
             let Some((choice, of)) = self.choice(scope, &value)? else { continue };
-            if let Some(mut access) = self.by_variant(&choice, Some(&of), sought)? {
-                access.steps.insert(0, step);
-                found.push(access);
+            for mut way in self.by_variant(&choice, Some(&of), sought)? {
+                way.steps.insert(0, step.clone());
+                found.push(way);
             }
         }
-        Ok(if found.len() == 1 { found.pop() } else { None })
+        Ok(found)
     }
 
     /// The enum that a value is, and a path by which generated code can name it.
@@ -246,7 +225,8 @@ impl Reader<'_> {
     }
 
     fn undecided(&self, scope: &TypePath, definition: &Definition, sought: &Sought) -> Result<Failure> {
-        let Sought { noun, field, key, flag, .. } = sought;
+        let Sought { noun, flag, .. } = sought;
+        let (field, key) = (noun.id(), sought.key_name());
         let looked_for = if definition.is_enum {
             format!("a variant `{}` with an id or a {noun}, and for a method `{field}` or `{noun}`", noun.camel())
         } else {
@@ -286,7 +266,9 @@ impl Reader<'_> {
         if let Some(holder) = visible(sought.noun.as_str()) {
             let (value, _) = self.inside(&definition.type_of(holder))?;
             let name = Member::new(MemberKind::Field, &holder.name).rust();
-            let Some(inner) = self.definition_of(&value)? else { return Ok(Some(format!("{name}.{}", sought.key))) };
+            let Some(inner) = self.definition_of(&value)? else {
+                return Ok(Some(format!("{name}.{}", sought.key_name())));
+            };
             return Ok(self.key_of(&inner)?.map(|key| format!("{name}.{key}")));
         }
         Ok(visible("id").map(|_| "id".to_owned()))
@@ -310,19 +292,31 @@ impl Reader<'_> {
     }
 }
 
+/// Several ways fit, and only a person knows whose id each of them is.
+fn ambiguous(scope: &TypePath, definition: &Definition, ways: &[Access], sought: &Sought) -> Failure {
+    let Sought { noun, flag, .. } = sought;
+    let shown: Vec<_> = ways.iter().map(Access::shown).collect();
+    let each = |text: &dyn Fn(&String) -> String, word: &str| shown.iter().map(text).collect::<Vec<_>>().join(word);
+    Failure::decision(format!(
+        "`{}` in {} has several ways to the id of the {noun}: {}",
+        scope.rust(),
+        definition.file,
+        each(&|way| format!("`{way}`"), " and ")
+    ))
+    .help(format!("choose one: {}", each(&|way| format!("`{flag} {way}`"), " or ")))
+}
+
 /// The members that may be a kind of owner, each with those that may be its id: `kind` and `id`, `owner_type` and
 /// `owner_id`.
-fn kinds(definition: &Definition) -> Vec<(Member, Vec<Member>)> {
+fn kinds(definition: &Definition) -> Vec<(Member, [Member; 2])> {
     let mut kinds = Vec::new();
     let fields = definition.fields.iter().map(|field| (MemberKind::Field, &field.name));
     let methods = definition.methods.iter().map(|method| (MemberKind::Method, &method.name));
     for (kind, name) in fields.chain(methods) {
         let stem = ["type", "kind"].into_iter().find_map(|suffix| name.strip_suffix(suffix));
         let Some(stem) = stem.filter(|stem| stem.is_empty() || stem.ends_with('_')) else { continue };
-        let mut ids = vec![format!("{stem}id")];
-        ids.extend((!stem.is_empty()).then(|| "id".to_owned()));
-        let ids = ids.iter().flat_map(|id| [MemberKind::Field, MemberKind::Method].map(|kind| Member::new(kind, id)));
-        kinds.push((Member::new(kind, name), ids.collect()));
+        let ids = [MemberKind::Field, MemberKind::Method].map(|kind| Member::new(kind, format!("{stem}id")));
+        kinds.push((Member::new(kind, name), ids));
     }
     kinds
 }

@@ -86,9 +86,8 @@ fn infer_in(files: &[(&str, &str)], key: &str) -> Result<String, String> {
 /// How the id of any kind of owner is read.
 fn infer_kind(files: &[(&str, &str)], noun: &str, key: &str, key_type: Option<KeyType>) -> Result<String, String> {
     let tree = tree(files);
-    let name = |text| Name::parse("", text).unwrap();
-    let (noun, field) = (name(noun), name(&format!("{noun}_id")));
-    let sought = Sought { noun: &noun, field: &field, key, key_type, module: None, flag: "--scope-owner" };
+    let noun = Name::parse("", noun).unwrap();
+    let sought = Sought { noun: &noun, key: Some(key), key_type, module: None, flag: "--scope-owner" };
     let definition = found(&tree).expect("the scope is there");
     Source { tree: &tree, crates: &crates(), context: &context() }
         .infer(&scope(), &definition, &sought)
@@ -101,10 +100,12 @@ fn infer_from(text: &str) -> Result<String, String> {
 }
 
 fn follow_in(text: &str, way: &str) -> Result<String, String> {
+    let user = Name::parse("", "user").unwrap();
+    let sought = Sought { noun: &user, key: None, key_type: None, module: None, flag: "--scope-owner" };
     let tree = tree(&accounts(text));
     let definition = found(&tree);
     Source { tree: &tree, crates: &crates(), context: &context() }
-        .follow(&scope(), definition.as_ref(), "--scope-owner", way)
+        .follow(&scope(), definition.as_ref(), &sought, way)
         .map(|access| show_access(&access))
         .map_err(|failure| format!("{}: {failure}", failure.exit as u8))
 }

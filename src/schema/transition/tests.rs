@@ -41,11 +41,15 @@ fn none() -> Schema {
 const BACKFILL: &str = "(SELECT team_id FROM users WHERE users.id = conversation.user_id)";
 
 fn same_owner() -> Wish<'static> {
-    Wish { same_owner: true, ..Wish::default() }
+    Wish { owner_types: [Some("user"); 2], ..Wish::default() }
+}
+
+fn other_owner(before: &'static str, now: &'static str) -> Wish<'static> {
+    Wish { owner_types: [Some(before), Some(now)], ..Wish::default() }
 }
 
 fn backfill(text: &str) -> Wish<'_> {
-    Wish { backfill: Some(text), ..Wish::default() }
+    Wish { backfill: Some(text), ..other_owner("user", "team") }
 }
 
 fn change(old: &Schema, new: &Schema, wish: Wish) -> Transition {
@@ -89,11 +93,11 @@ fn tables_that_are_as_they_should_be_need_no_migration() {
     reworded.tables[0].about = "Another comment.".to_owned();
     reworded.tables[1].columns.reverse();
     for (old, new, wish) in [
-        (user(), user(), Wish::default()),
-        (user(), user(), Wish { backfill: Some("1"), drop_old_owner: true, ..same_owner() }),
-        (user(), reworded, Wish::default()),
+        (user(), user(), same_owner()),
+        (user(), user(), Wish { drop_old_owner: true, ..same_owner() }),
+        (user(), reworded, same_owner()),
         (none(), none(), Wish::default()),
-        (with_former, team(), Wish::default()),
+        (with_former, team(), same_owner()),
     ] {
         assert!(is_unchanged(&old, &new, &wish));
     }
@@ -104,11 +108,11 @@ fn a_migration_is_called_by_what_it_does() {
     let chat = tables("chat_", Some(("user_id", Kind::BigInteger, Some("users"))));
     let bare = tables("", Some(("user_id", Kind::BigInteger, Some("users"))));
     let member = tables("sagents_", Some(("member_id", Kind::BigInteger, Some("users"))));
-    let people = tables("sagents_", Some(("user_id", Kind::BigInteger, Some("people"))));
+    let loose = tables("sagents_", Some(("user_id", Kind::BigInteger, None)));
     let with_former = changed(&user(), &team(), backfill(BACKFILL));
     let mut newer = user();
     newer.tables[0].checks.push(check("in_order", "updated_at >= inserted_at"));
-    let drop = Wish { drop_old_owner: true, ..Wish::default() };
+    let drop = Wish { drop_old_owner: true, ..same_owner() };
     let names = [
         change(&user(), &team(), backfill(BACKFILL)),
         change(&user(), &none(), Wish::default()),
@@ -116,7 +120,7 @@ fn a_migration_is_called_by_what_it_does() {
         change(&user(), &chat, same_owner()),
         change(&bare, &user(), same_owner()),
         change(&user(), &member, same_owner()),
-        change(&user(), &people, same_owner()),
+        change(&loose, &user(), same_owner()),
         change(&with_former, &team(), drop),
         change(&user(), &newer, same_owner()),
     ]

@@ -25,6 +25,18 @@ fn a_given_way_is_followed_with_its_options() {
 }
 
 #[test]
+fn what_could_be_inferred_can_be_given() {
+    let kind = "pub enum Kind { User } pub struct Scope { pub kind: Kind, pub id: i64, pub user_id: i64 }";
+    assert_eq!(follow_in(kind, "kind.User.id").as_deref(), Ok("[kind is crate::accounts::Kind::User].id: I64"));
+    let id = "#[derive(Clone, Copy)] pub struct UserId(Uuid);
+        impl From<UserId> for Uuid { fn from(id: UserId) -> Self { id.0 } }
+        pub struct Scope { pub user_id: UserId, pub current_user_id: UserId }";
+    for way in ["user_id", "current_user_id"] {
+        assert_eq!(follow_in(id, way), Ok(format!("{way}: From {{ to: Uuid, take: Copy }}")));
+    }
+}
+
+#[test]
 fn a_way_that_the_scope_does_not_have_is_refused_with_what_it_has() {
     let source = "pub struct Scope { user: User, pub team: Team } pub struct Team { id: i64 }";
     let missing = follow_in(source, "usr.id").unwrap_err();

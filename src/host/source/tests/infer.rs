@@ -31,7 +31,6 @@ fn the_id_is_read_through_the_owner() {
         ("user: Option<std::sync::Arc<User>>", "user?.id: I64"),
         ("user: Box<User>", "user.id: I64"),
         ("user: &'static User", "user.id: I64"),
-        ("who: User", "who.id: I64"),
         ("current_user: User", "current_user.id: I64"),
     ] {
         let source = format!("{USER} pub struct Scope {{ pub {field} }}");
@@ -40,11 +39,46 @@ fn the_id_is_read_through_the_owner() {
 }
 
 #[test]
-fn of_two_fields_of_the_owners_type_none_is_chosen() {
-    let source = "pub struct User { pub id: i64 } pub struct Scope { pub author: User, editor: User }";
-    assert!(infer_from(source).unwrap_err().starts_with("5: "));
-    let source = "pub struct User { pub id: i64 } pub struct Scope { user: User, pub admin: User }";
-    assert!(infer_from(source).unwrap_err().starts_with("5: "));
+fn a_field_of_the_owners_type_is_not_the_owner_by_that() {
+    for fields in ["pub who: User", "pub author: User, editor: User", "user: User, pub admin: User"] {
+        let source = format!("pub struct User {{ pub id: i64 }} pub struct Scope {{ {fields} }}");
+        assert!(infer_from(&source).unwrap_err().starts_with("5: it is not clear"), "{fields}");
+    }
+    let source = "pub struct User { pub id: i64 } pub struct Scope { pub user: User, pub admin: User }";
+    assert_eq!(infer_from(source).as_deref(), Ok("user.id: I64"));
+}
+
+#[test]
+fn of_two_ways_none_is_chosen() {
+    const TYPES: &str = "pub struct User { pub id: i64 } pub struct Both { pub id: i64, pub user_id: i64 }
+        pub enum Kind { User } pub enum Actor { User(i64), Job } use ext::Hidden;";
+    for (scope, ways) in [
+        ("struct Scope { pub user_id: i64, pub user: User }", "`user_id` and `user.id`"),
+        ("struct Scope { pub user_id: i64, pub user: Hidden }", "`user_id` and `user.id`"),
+        ("struct Scope { pub user: User, pub current_user: User }", "`user.id` and `current_user.id`"),
+        ("struct Scope { pub user_id: i64, pub kind: Kind, pub id: i64 }", "`user_id` and `kind.User.id`"),
+        ("struct Scope { pub user_id: i64, pub actor: Actor }", "`user_id` and `actor.User.0`"),
+        ("struct Scope { pub actor: Actor, pub subject: Actor }", "`actor.User.0` and `subject.User.0`"),
+        (
+            "struct Scope { pub user_id: i64 } impl Scope { pub fn user_id(&self) -> i64 { unreachable!() } }",
+            "`user_id` and `user_id()`",
+        ),
+        (
+            "enum Scope { User(i64), Nobody } impl Scope { pub fn user_id(&self) -> Option<i64> { None } }",
+            "`user_id()` and `User.0`",
+        ),
+        ("enum Scope { User { user_id: i64, id: i64 }, Nobody }", "`User.user_id` and `User.id`"),
+    ] {
+        let error = infer_from(&format!("{TYPES} pub {scope}")).unwrap_err();
+        let what = "`crate::accounts::Scope` in src/accounts.rs has several ways to the id of the user";
+        assert!(error.starts_with(&format!("5: {what}: {ways}\nhelp: ")), "{error}");
+    }
+    // Which of its ids is the key, its table says.
+    let files = accounts("pub struct User { pub id: i64, pub user_id: i64 } pub struct Scope { pub user: User }");
+    for (key, expected) in [("id", Ok("user.id: I64")), ("user_id", Ok("user.user_id: I64"))] {
+        assert_eq!(infer_in(&files, key).as_deref().map_err(drop), expected);
+    }
+    assert!(infer_in(&files, "uuid").unwrap_err().contains("`user.id` and `user.user_id`"));
 }
 
 #[test]
@@ -55,7 +89,7 @@ fn private_fields_are_read_by_methods() {
         pub struct Scope { user: Option<User> }
         mod reading { impl super::Scope { pub fn user(&self) -> Option<&super::User> { self.user.as_ref() } } }";
     assert_eq!(infer_from(user).as_deref(), Ok("user()?.id(): Ref(Uuid)"));
-    let choice = "pub enum Scope { User(i64), Nobody } impl Scope { pub fn user_id(&self) -> Option<i64> { None } }";
+    let choice = "pub enum Scope { User, Nobody } impl Scope { pub fn user_id(&self) -> Option<i64> { None } }";
     assert_eq!(infer_from(choice).as_deref(), Ok("user_id()?: I64"));
 }
 
@@ -149,9 +183,8 @@ fn a_scope_that_is_the_owner_has_the_id_itself() {
     let (crates, context) = (crates(), context());
     let source = Source { tree: &tree, crates: &crates, context: &context };
     let Lookup::Found(definition) = source.lookup(&scope).unwrap() else { panic!("not found") };
-    let (user, user_id) = (Name::parse("", "user").unwrap(), Name::parse("", "user_id").unwrap());
-    let sought =
-        Sought { noun: &user, field: &user_id, key: "id", key_type: None, module: None, flag: "--scope-owner" };
+    let user = Name::parse("", "user").unwrap();
+    let sought = Sought { noun: &user, key: None, key_type: None, module: None, flag: "--scope-owner" };
     let access = source.infer(&scope, &definition, &sought).unwrap();
     assert_eq!(show_access(&access), "id: I64");
 }

@@ -138,7 +138,7 @@ fn without_a_backfill_only_empty_tables_can_change() {
 #[test]
 fn there_and_back_needs_no_backfill() {
     let there = changed(&user(), &team(), backfill(BACKFILL));
-    let back = change(&there, &user(), Wish::default());
+    let back = change(&there, &user(), other_owner("team", "user"));
     assert!(!back.lacks_backfill());
     insta::assert_snapshot!(steps(&back.up(Database::Postgres), "former"), @r#"
     -- Stops, with nothing changed, if a conversation is without a user_id.
@@ -153,16 +153,67 @@ fn there_and_back_needs_no_backfill() {
     insta::assert_snapshot!(columns(&back.schema().tables[1]).join(" "), @"user_id conversation_id version revision write_id data unreadable_data inserted_at updated_at epoch team_id old_user_id");
     // Another type would need a conversion.
     let by_uuid = tables("sagents_", Some(("user_id", Kind::Uuid, None)));
-    assert!(change(&there, &by_uuid, Wish::default()).lacks_backfill());
+    assert!(change(&there, &by_uuid, other_owner("team", "user")).lacks_backfill());
 }
 
 #[test]
-fn another_kind_of_owner_without_a_table_is_another_owner() {
+fn a_former_column_fills_only_that_of_the_same_owner() {
+    let of = |name: &'static str, table| tables("sagents_", Some((name, Kind::BigInteger, table)));
+    let there = changed(&user(), &team(), backfill(BACKFILL));
+    let filled =
+        |owner_type: &'static str, new: &Schema| !change(&there, new, other_owner("team", owner_type)).lacks_backfill();
+    assert!(filled("user", &of("user_id", Some("users"))));
+    assert!(filled("user", &of("member", Some("users"))));
+    for (owner_type, name, table) in [
+        ("account", "user_id", Some("users")),
+        ("account", "user_id", Some("accounts")),
+        ("user", "user_id", Some("people")),
+        ("user", "user_id", None),
+    ] {
+        assert!(!filled(owner_type, &of(name, table)), "{owner_type} {name} {table:?}");
+    }
+    // Without an owner in between it is the same.
+    let nobodys = changed(&user(), &none(), other_owner("user", "none"));
+    assert!(change(&nobodys, &of("user_id", Some("accounts")), other_owner("none", "account")).lacks_backfill());
+    assert!(!change(&nobodys, &user(), other_owner("none", "user")).lacks_backfill());
+}
+
+#[test]
+fn of_two_former_columns_of_an_owner_the_last_one_counts() {
+    let mut schema = user();
+    for (now, new, text) in [("team", team(), BACKFILL), ("user", user(), "7"), ("team", team(), BACKFILL)] {
+        let before = if now == "team" { "user" } else { "team" };
+        schema = changed(&schema, &new, Wish { backfill: Some(text), ..other_owner(before, now) });
+    }
+    let former: Vec<_> = schema.former_owners().map(|(column, ids)| (column.name.as_str(), &*ids.owner_type)).collect();
+    assert_eq!(former, [("user_id", "user"), ("old_team_id", "team"), ("old_user_id", "user")]);
+    let back = change(&schema, &user(), other_owner("team", "user"));
+    assert_eq!(back.owner, OwnerChange::Comes(Filling::Former("user_id".to_owned())));
+    // In between they were in another table, or had another type.
+    for last in [("user_id", Kind::BigInteger, None), ("user_id", Kind::Uuid, Some("users"))] {
+        let mut schema =
+            changed(&user(), &tables("sagents_", Some(last)), Wish { backfill: Some("7"), ..same_owner() });
+        schema = changed(&schema, &team(), backfill(BACKFILL));
+        assert!(change(&schema, &user(), other_owner("team", "user")).lacks_backfill(), "{last:?}");
+    }
+}
+
+#[test]
+fn a_table_that_no_foreign_key_names_any_more_is_remembered() {
+    let loose = tables("sagents_", Some(("user_id", Kind::BigInteger, None)));
+    let people = tables("sagents_", Some(("user_id", Kind::BigInteger, Some("people"))));
+    let there = changed(&user(), &loose, same_owner());
+    assert_eq!(change(&there, &user(), same_owner()).schema(), &user());
+    assert!(change(&there, &people, same_owner()).lacks_backfill());
+    assert!(!change(&loose, &people, same_owner()).lacks_backfill());
+}
+
+#[test]
+fn another_kind_of_owner_is_another_owner() {
     let loose = tables("sagents_", Some(("owner_id", Kind::BigInteger, None)));
-    assert!(is_unchanged(&loose, &loose, &same_owner()));
-    assert!(change(&loose, &loose, Wish::default()).lacks_backfill());
-    assert_eq!(columns(&changed(&loose, &loose, backfill("7")).tables[1])[10..], ["old_owner_id"]);
-    // A table tells whose the values are, unless somebody says otherwise.
-    assert!(is_unchanged(&user(), &user(), &Wish::default()));
-    assert_eq!(columns(&changed(&user(), &user(), backfill("7")).tables[1])[10..], ["old_user_id"]);
+    for schema in [loose, user()] {
+        assert!(is_unchanged(&schema, &schema, &same_owner()));
+        assert!(change(&schema, &schema, other_owner("user", "team")).lacks_backfill());
+        assert!(changed(&schema, &schema, backfill("7")).tables[1].columns.last().unwrap().name.starts_with("old_"));
+    }
 }

@@ -166,7 +166,7 @@ proptest! {
         new in edited(),
         backfill in proptest::option::of(select(&["1", BACKFILL][..])),
         drop_old_owner: bool,
-        same_owner: bool,
+        owner_types in proptest::array::uniform2(select(&[None, Some("user"), Some("team")][..])),
         taken in proptest::collection::vec(select(NAMES).prop_map(str::to_owned), 0..3),
         added in proptest::option::of(select(NAMES)),
     ) {
@@ -176,7 +176,7 @@ proptest! {
             definition: format!("\"{name}\" TEXT GENERATED ALWAYS AS (user_id || title)"),
             generated: true,
         }).collect();
-        let wish = Wish { backfill, drop_old_owner, same_owner, additions: &additions, taken: &taken };
+        let wish = Wish { backfill, drop_old_owner, owner_types, reading: None, additions: &additions, taken: &taken };
         if let Ok(transition) = transition(&old, &new, &wish) {
             for database in BOTH {
                 let _ = (transition.up(database), transition.down(database), transition.name());
