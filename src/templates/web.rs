@@ -50,9 +50,13 @@ impl Routes {
             (Some("web/runner"), self.runner()),
         ];
         files.extend(plain! {
+            "web/body": "body.rs",
             "web/conversations": "conversations.rs",
+            "web/export": "export.rs",
             "web/guard": "guard.rs",
+            "web/hosts": "hosts.rs",
             "web/input": "input.rs",
+            "web/limits": "limits.rs",
             "web/messages": "messages.rs",
             "web/page": "page.rs",
             "web/problem": "problem.rs",

@@ -11,13 +11,13 @@ use tokio::time::timeout;
 use tracing::instrument;
 use uuid::Uuid;
 
-use super::page::{deserialize_text, rows_to_read};
+use super::page::{PageRows, deserialize_text, rows_to_read};
 use super::{{ '{' }}{{ context }}, DisplayMessage, Error, OwnerScope, Reach, Result};
 
 impl {{ context }} {
     /// The display messages that are new or changed since a position, in the order of the changes:
-    /// each once, as it is now. At most `limit`, and more if one change has more. If messages were
-    /// deleted since, it begins again; see [`Changes::reset`].
+    /// each once, as it is now. At most `limit` and about [`Changes::MAX_BYTES`], and more if one change has
+    /// more. If messages were deleted since, it begins again; see [`Changes::reset`].
     ///
     /// # Errors
     ///
@@ -67,9 +67,11 @@ impl {{ context }} {
         limit: u32,
     ) -> Result<Changes> {
         let mut read = rows_to_read(limit, Changes::MAX_LIMIT)?;
+        let mut bytes = Changes::MAX_BYTES;
         let (start, mut after) = (after, after);
         loop {
-            let (last_removal, mut items) = self.store.changes(reach, conversation_id, after, read).await?;
+            let mut rows = PageRows::new(read, bytes);
+            let last_removal = self.store.changes(reach, conversation_id, after, &mut rows).await?;
             if after.removed < last_removal {
                 // Everything again, as it is now.
                 after = ChangeCursor {
@@ -80,14 +82,15 @@ impl {{ context }} {
                     continue;
                 }
             }
-            let more = items.len() >= read as usize;
-            let last = if more { items.pop() } else { None };
+            let (mut items, limit) = rows.into_parts();
+            let more = items.len() > limit as usize;
+            let last = if more { items.drain(limit as usize..).next() } else { None };
             if let Some(last) = last {
                 // The rest of a change may be on the next page. What has no number has a sequence.
                 items.retain(|item| item.changed == 0 || item.changed < last.changed);
             }
             if items.is_empty() && more {
-                read = read.saturating_mul(2);
+                (read, bytes) = (read.saturating_mul(2), bytes.saturating_mul(2));
                 continue;
             }
             let next = items.iter().fold(after, ChangeCursor::behind);
@@ -119,6 +122,8 @@ pub struct Changes {
 impl Changes {
     /// The largest limit.
     pub const MAX_LIMIT: u32 = 1000;
+    /// About how many bytes they have as JSON, at most. One change may have more.
+    pub const MAX_BYTES: usize = 64 * 1024;
 }
 
 /// A position in the changes of a conversation. Its text, which it also serializes as, is for example

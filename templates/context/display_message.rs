@@ -1,6 +1,7 @@
 //! The model of a display message, and what its calls take.
 
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -87,9 +88,53 @@ impl DisplayMessage {
         self.metadata.get(key)?.as_str()?.parse().ok()
     }
 
+    /// About how many bytes it has as JSON.
+    pub(super) fn size(&self) -> usize {
+        /// The names of the fields, and the short fields.
+        const FRAME: usize = 400;
+
+        let metadata = if self.metadata.is_empty() {
+            0
+        } else {
+            let mut length = Length(0);
+            // A length is always written.
+            drop(serde_json::to_writer(&mut length, &self.metadata));
+            length.0
+        };
+        let call_id = self.tool_call_id.as_deref().map_or(0, json_length);
+        FRAME + json_length(&self.content) + call_id + metadata
+    }
+
     /// The position in the results of a search.
     pub(super) fn found(&self) -> Cursor {
         Cursor(Position::Found(self.inserted_at, self.conversation_id, self.sequence))
+    }
+}
+
+/// How many bytes a text has as JSON.
+fn json_length(text: &str) -> usize {
+    let mut length = text.len();
+    for byte in text.as_bytes() {
+        match byte {
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' => length += 1,
+            0..=0x1f => length += 5,
+            _ => {}
+        }
+    }
+    length
+}
+
+/// Counts what is written.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -281,6 +326,9 @@ impl MessagePage {
     pub const DEFAULT_LIMIT: u32 = 100;
     /// The largest limit.
     pub const MAX_LIMIT: u32 = 1000;
+    /// About how many bytes the messages of a page have as JSON, at most. A page ends before a message
+    /// that would make it larger; a page with one message may be larger.
+    pub const MAX_BYTES: usize = 2 * 1024 * 1024;
 
     /// The oldest messages; the next page has newer ones.
     #[must_use]
@@ -419,6 +467,8 @@ impl SearchPage {
     pub const DEFAULT_LIMIT: u32 = 50;
     /// The largest limit.
     pub const MAX_LIMIT: u32 = 1000;
+    /// As [`MessagePage::MAX_BYTES`].
+    pub const MAX_BYTES: usize = MessagePage::MAX_BYTES;
 
     /// The newest messages that match.
     #[must_use]

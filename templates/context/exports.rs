@@ -1,5 +1,6 @@
 //! The calls that export conversations and import them.
 
+use std::future::Future;
 use std::io::{BufRead, Write};
 
 use tracing::instrument;
@@ -11,8 +12,11 @@ use super::{{ '{' }}{{ context }}, Conversation, Delivery, DisplayMessage, Error
 use crate::sagents::export::{ExportReader, ExportValues, ExportWriter, Place, Record};
 use crate::sagents::{ExportError, ExportedConversation, ExportedMessage};
 
-/// Takes the records of an export, one after the other.
-pub(super) type Sink<'a> = &'a mut (dyn FnMut(Record) -> Result<()> + Send);
+/// Takes the records of an export, one after the other. As long as it takes one, the export reads no more,
+/// and keeps its connection.
+pub(super) trait Sink: Send {
+    fn take(&mut self, record: Record) -> impl Future<Output = Result<()>> + Send;
+}
 
 /// Returns the records of an import behind the conversation.
 pub(super) type Source<'a> = &'a mut (dyn FnMut() -> Result<Option<Record>> + Send);
@@ -49,18 +53,13 @@ impl {{ context }} {
         scope: &(impl OwnerScope + ?Sized),
         id: Uuid,
     ) -> Result<Export> {
-        let reach = scope.reach()?;
-        let mut export = None;
-        let mut sink = |record| {
-            Export::add(&mut export, record);
-            Ok(())
-        };
-        self.store.export_conversation(&reach, id, &mut sink).await?;
-        export.ok_or(Error::NotFound)
+        let mut collected = Collected(None);
+        self.export(scope, id, &mut collected).await?;
+        collected.0.ok_or(Error::NotFound)
     }
 
-    /// As [`export_conversation`](Self::export_conversation), to a file: JSON lines. Only one message
-    /// is in memory at a time.
+    /// As [`export_conversation`](Self::export_conversation), to a file: JSON lines. A few messages are in
+    /// memory at a time.
     ///
     /// `writer` is called between the statements of a transaction, so it should be quick: a file, or
     /// a buffer. What is written before an error has no end, and cannot be imported.
@@ -75,11 +74,20 @@ impl {{ context }} {
         id: Uuid,
         writer: impl Write + Send,
     ) -> Result<()> {
-        let reach = scope.reach()?;
-        let mut file = ExportWriter::new(writer);
-        let mut sink = |record: Record| Ok(file.write(&record)?);
-        self.store.export_conversation(&reach, id, &mut sink).await?;
-        Ok(file.finish()?)
+        let mut file = File(ExportWriter::new(writer));
+        self.export(scope, id, &mut file).await?;
+        Ok(file.0.finish().map(drop)?)
+    }
+
+    /// Reads a conversation at one point in time, in pages, at the pace of the sink. Exports use at most a
+    /// quarter of the connections, and those of one caller use one; others wait some seconds for their turn.
+    pub(super) async fn export(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        id: Uuid,
+        sink: &mut impl Sink,
+    ) -> Result<()> {
+        self.store.export_conversation(&scope.reach()?, id, sink).await
     }
 
     /// Stores a conversation for the caller, all of it or nothing. If the owner has a conversation with
@@ -138,6 +146,72 @@ impl {{ context }} {
         let conversation = self.get_conversation(&owner, new.id).await?;
         let created = false;
         Ok(Imported { conversation, created })
+    }
+}
+
+struct Collected(Option<Export>);
+
+impl Sink for Collected {
+    async fn take(&mut self, record: Record) -> Result<()> {
+        Export::add(&mut self.0, record);
+        Ok(())
+    }
+}
+
+struct File<W>(ExportWriter<W>);
+
+impl<W: Write + Send> Sink for File<W> {
+    async fn take(&mut self, record: Record) -> Result<()> {
+        Ok(self.0.write(&record)?)
+    }
+}
+
+/// The rows that a statement of an export reads, which are in memory together. It ends with the row that makes
+/// it too large. The rest is read again, so a statement asks for no more rows than are likely to fit.
+pub(super) struct Batch {
+    rows: u32,
+    taken: u32,
+    bytes: usize,
+}
+
+impl Batch {
+    const ROWS: u32 = 1000;
+    const BYTES: usize = 256 * 1024;
+
+    pub(super) fn first() -> Self {
+        Self {
+            rows: 32,
+            taken: 0,
+            bytes: 0,
+        }
+    }
+
+    /// The number of rows to read.
+    pub(super) fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Whether another row is taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.bytes < Self::BYTES
+    }
+
+    /// Takes a row of this size.
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.taken += 1;
+        self.bytes += bytes;
+    }
+
+    /// The batch behind this one; nothing if the statement found no more rows.
+    pub(super) fn next(&self) -> Option<Self> {
+        if self.taken < self.rows && self.has_room() {
+            return None;
+        }
+        let size = self.bytes / self.taken.max(1) as usize;
+        let fit = u32::try_from(Self::BYTES / size.max(1)).unwrap_or(Self::ROWS);
+        // The next ones may be larger.
+        let rows = fit.clamp(1, self.rows.saturating_mul(2)).min(Self::ROWS);
+        Some(Self { rows, ..Self::first() })
     }
 }
 

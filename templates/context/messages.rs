@@ -3,7 +3,7 @@
 use tracing::instrument;
 use uuid::Uuid;
 
-use super::page::{Bound, Cursor, Page, Position, rows_to_read};
+use super::page::{Bound, Cursor, Page, PageRows, Position, rows_to_read};
 use super::values::clean_text;
 use super::{
     {{ context }}, DisplayMessage, Error, MessagePage, NewDisplayMessage, OwnerScope, Result, SearchPage,
@@ -147,7 +147,8 @@ impl {{ context }} {
     }
 
     /// A page of the display messages, in the order of the conversation. The pages that follow
-    /// [`MessagePage::last`] have older messages.
+    /// [`MessagePage::last`] have older messages. A page of large messages has fewer than its limit: it ends
+    /// at [`MessagePage::MAX_BYTES`].
     ///
     /// # Errors
     ///
@@ -162,12 +163,14 @@ impl {{ context }} {
     ) -> Result<Page<DisplayMessage>> {
         let reach = scope.reach()?;
         let (bound, rows) = (page.bound()?, rows_to_read(page.limit, MessagePage::MAX_LIMIT)?);
-        let rows = self.store.load_display_messages(&reach, conversation_id, bound, rows).await?;
+        let mut rows = PageRows::new(rows, MessagePage::MAX_BYTES);
+        self.store.load_display_messages(&reach, conversation_id, bound, &mut rows).await?;
+        let (rows, limit) = rows.into_parts();
         let cursor = |bound| Cursor(Position::Message(bound));
         Ok(match bound {
-            Bound::After(_) => Page::new(rows, page.limit, |row| cursor(Bound::After(row.sequence))),
+            Bound::After(_) => Page::new(rows, limit, |row| cursor(Bound::After(row.sequence))),
             Bound::Before(_) => {
-                Page::backward(rows, page.limit, |row| cursor(Bound::Before(row.sequence)))
+                Page::backward(rows, limit, |row| cursor(Bound::Before(row.sequence)))
             }
         })
     }
@@ -189,7 +192,8 @@ impl {{ context }} {
     }
 
     /// A page of the display messages that the scope reaches and that contain a text, newest first.
-    /// Case is ignored, and wildcards have no meaning.
+    /// Case is ignored, and wildcards have no meaning. A page of large messages has fewer than its limit:
+    /// it ends at [`SearchPage::MAX_BYTES`].
     ///
     /// # Errors
     ///
@@ -210,8 +214,10 @@ impl {{ context }} {
             return Err(Error::Invalid(format!("a search text has at most {LONGEST} characters")));
         }
         let (after, rows) = (page.start()?, rows_to_read(page.limit, SearchPage::MAX_LIMIT)?);
-        let rows = self.store.search_messages(&reach, &clean_text(text), after, rows).await?;
-        Ok(Page::new(rows, page.limit, DisplayMessage::found))
+        let mut rows = PageRows::new(rows, SearchPage::MAX_BYTES);
+        self.store.search_messages(&reach, &clean_text(text), after, &mut rows).await?;
+        let (rows, limit) = rows.into_parts();
+        Ok(Page::new(rows, limit, DisplayMessage::found))
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::Uuid;
 
-use super::{Error, Result};
+use super::{DisplayMessage, Error, Result};
 use crate::sagents::timestamp::{self, Timestamp};
 
 /// A page of a list.
@@ -32,12 +32,75 @@ impl<T> Page<T> {
         Self { items: rows, next }
     }
 
-    /// As [`new`](Self::new), if the next page is before this one.
-    pub(super) fn backward(mut rows: Vec<T>, limit: u32, cursor: impl Fn(&T) -> Cursor) -> Self {
-        let rest = rows.len().saturating_sub(limit as usize);
-        drop(rows.drain(..rest));
-        let next = rows.first().filter(|_| rest > 0).map(cursor);
-        Self { items: rows, next }
+    /// As [`new`](Self::new), of rows in the opposite order: the next page is before this one.
+    pub(super) fn backward(rows: Vec<T>, limit: u32, cursor: impl Fn(&T) -> Cursor) -> Self {
+        let mut page = Self::new(rows, limit, cursor);
+        page.items.reverse();
+        page
+    }
+}
+
+/// The display messages of a page, as they arrive from the database: as many as fit, and one more if
+/// there is one. A page ends before a message that would make it too large, but not without any.
+/// Memory has no more of them than that, however many rows arrive.
+#[derive(Debug)]
+pub(super) struct PageRows {
+    rows: Vec<DisplayMessage>,
+    /// How many rows fit.
+    limit: u32,
+    /// How many bytes are left.
+    room: usize,
+    is_over: bool,
+}
+
+impl PageRows {
+    /// For [`rows_to_read`] rows, with about this many bytes as JSON.
+    pub(super) fn new(rows_to_read: u32, bytes: usize) -> Self {
+        Self {
+            rows: Vec::new(),
+            limit: rows_to_read.saturating_sub(1),
+            room: bytes,
+            is_over: false,
+        }
+    }
+
+    /// The number of rows to read.
+    pub(super) fn to_read(&self) -> u32 {
+        self.limit.saturating_add(1)
+    }
+
+    /// Takes the next row, if it is one: an outer join may have found nothing.
+    pub(super) fn take<E>(
+        &mut self,
+        row: impl FnOnce() -> std::result::Result<Option<DisplayMessage>, E>,
+    ) -> std::result::Result<(), E> {
+        if self.is_over {
+            return Ok(());
+        }
+        let Some(row) = row()? else {
+            return Ok(());
+        };
+        let size = row.size();
+        if let Some(last) = self.rows.last() {
+            // Rows in the same position stay together; see `Page::new`.
+            if size > self.room && row.found() != last.found() {
+                self.limit = self.limit.min(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
+                self.is_over = true;
+            }
+        }
+        self.room = self.room.saturating_sub(size);
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Whether all further rows are dropped.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The rows, and how many of them fit.
+    pub(super) fn into_parts(self) -> (Vec<DisplayMessage>, u32) {
+        (self.rows, self.limit)
     }
 }
 

@@ -25,6 +25,9 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// Whether all callers share one owner: then nobody has to sign in.
+    pub const IS_SHARED: bool = false;
+
     /// For implementations of [`OwnerScope`].
     pub(crate) fn new({{ owner.field }}: {% if owner.is_text %}impl Into<String>{% else %}{{ owner.rust_type }}{% endif %}) -> Self {
         Self { {{ owner.field }}{% if owner.is_text %}: {{ owner.field }}.into(){% endif %} }
@@ -189,6 +192,9 @@ pub struct {{ scope_name }};
 pub struct Owner;
 
 impl Owner {
+    /// Whether all callers share one owner: then nobody has to sign in.
+    pub const IS_SHARED: bool = true;
+
     /// The value of the column `scope`.
     #[allow(clippy::unused_self, reason = "the same call as with an owner")]
     pub(super) fn to_json(&self) -> Value {

@@ -182,7 +182,7 @@ impl Export {
         while let Some((_, record)) = values.read()? {
             file.write(&record)?;
         }
-        file.finish()
+        file.finish().map(drop)
     }
 
     /// Reads a file up to its end, which a record says: several files may follow each other. A context

@@ -1,20 +1,13 @@
 //! The routes for conversations.
 
-use std::io::{self, BufWriter, Write};
-
-use axum::body::{Body as Response, Bytes};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::IntoResponse;
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::{Extension, Json};
-use futures_util::StreamExt as _;
-use futures_util::future::ready;
-use futures_util::stream::{once, unfold};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use uuid::Uuid;
 
 use super::super::{
-    Conversation, ConversationChanges, Cut, Error, Fork, ListConversations, NewConversation, Page,
+    Conversation, ConversationChanges, Cut, Fork, ListConversations, NewConversation, OwnerScope as _,
     Point, Usage,
 };
 use super::input::{Body, Id, Query};
@@ -29,8 +22,9 @@ pub(super) async fn list(
     caller: Caller,
     Extension(web): Extension<Web>,
     Query(list): Query<ListConversations>,
-) -> Result<Json<Page<Conversation>>> {
-    Ok(Json(web.conversations.list_conversations(&caller, list).await?))
+) -> Result<Response> {
+    let page = web.conversations.list_conversations(&caller, list).await?;
+    web.page(caller.reach()?, &page)
 }
 
 #[derive(Debug, Deserialize)]
@@ -161,51 +155,6 @@ pub(super) async fn usage(
     id: Id,
 ) -> Result<Json<Usage>> {
     Ok(Json(web.conversations.usage(&caller, id.get()).await?))
-}
-
-/// Sends the file while it is read. A client that reads slowly does not hold up the transaction.
-pub(super) async fn export(
-    caller: Caller,
-    Extension(web): Extension<Web>,
-    id: Id,
-) -> Result<impl IntoResponse> {
-    let id = id.get();
-    let (sender, mut chunks) = unbounded_channel();
-    let read = async move {
-        let file = BufWriter::with_capacity(32 * 1024, Chunks(sender.clone()));
-        if let Err(error) = web.conversations.export_conversation_to(&caller, id, file).await {
-            drop(sender.send(Err(error)));
-        }
-    };
-    drop(tokio::spawn(read));
-    let first = chunks.recv().await.unwrap_or(Err(Error::NotFound))?;
-    // A connection that breaks off says that the file has no end.
-    let rest = unfold(chunks, |mut chunks| async {
-        let chunk = chunks.recv().await?;
-        Some((chunk, chunks))
-    });
-    let name = format!("attachment; filename=\"{id}.jsonl\"");
-    let name = HeaderValue::try_from(name).map_err(|_| Problem::new(StatusCode::NOT_FOUND))?;
-    let kind = HeaderValue::from_static("application/jsonl");
-    let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, name)];
-    let file = Response::from_stream(once(ready(Ok(first))).chain(rest));
-    Ok((headers, file))
-}
-
-/// Writes into the body of a response.
-struct Chunks(UnboundedSender<std::result::Result<Bytes, Error>>);
-
-impl Write for Chunks {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let chunk = Bytes::copy_from_slice(text);
-        let sent = self.0.send(Ok(chunk));
-        sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 fn checked(title: Option<String>) -> Result<Option<String>> {

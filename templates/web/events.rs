@@ -23,24 +23,26 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::http::{HeaderMap, HeaderName};
-use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use futures_util::stream::unfold;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, channel};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 use uuid::Uuid;
 
 use super::super::{
     ChangeCursor, Changes, {{ context }}, DisplayMessage, Error, OwnerScope as _, RunStatus, Watch,
 };
+use super::body::in_parts;
 use super::input::{Id, Query};
 use super::problem::Result;
-use super::streams::Permit;
+use super::streams::Open;
 use super::{Caller, Web};
 use crate::sagents::session::{AgentSession, RunChange, SessionError, SessionEvent};
 
@@ -56,10 +58,10 @@ pub(super) async fn follow(
     id: Id,
     Query(start): Query<Start>,
     headers: HeaderMap,
-) -> Result<impl IntoResponse> {
+) -> Result<Response> {
     const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-    let permit = web.streams.open(caller.reach()?)?;
+    let (open, permit) = web.streams.open(caller.reach()?)?;
     let after = match headers.get("last-event-id") {
         Some(last) => last.to_str().unwrap_or_default().parse()?,
         None => start.after.unwrap_or(ChangeCursor::START),
@@ -83,22 +85,23 @@ pub(super) async fn follow(
         look: every(web.coordinator.options().run_lease),
         is_soon: false,
         is_over: false,
-        permit,
+        open,
         caller,
         web,
     };
     stream.look().await?;
-    // In a task, because a client that reads slowly must not hold up a call of the database.
-    let (sender, events) = channel(16);
+    // In a task, because a client that reads slowly must not hold up a call of the database. An event may
+    // be large, so few of them wait.
+    let (sender, events) = channel(2);
     drop(tokio::spawn(stream.run(sender)));
-    let stream = unfold(events, |mut events| async {
+    let stream = unfold((events, permit), |(mut events, permit)| async {
         let event = events.recv().await?;
-        Some((Ok::<_, Infallible>(event), events))
+        Some((Ok::<_, Infallible>(event), (events, permit)))
     });
     // A proxy that buffers would hold events back.
     let unbuffered = [(HeaderName::from_static("x-accel-buffering"), "no")];
     let stream = Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
-    Ok((unbuffered, stream))
+    Ok((unbuffered, stream).into_response().map(in_parts))
 }
 
 /// An open stream.
@@ -119,10 +122,16 @@ struct Follow {
     /// Whether it looks earlier than the interval says.
     is_soon: bool,
     is_over: bool,
-    permit: Permit,
+    open: Open,
 }
 
 type Events = Receiver<Arc<SessionEvent<DisplayMessage, Error>>>;
+
+#[derive(Serialize)]
+struct Rows<'a> {
+    items: &'a [DisplayMessage],
+    reset: bool,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct Told {
@@ -131,11 +140,16 @@ struct Told {
 }
 
 impl Follow {
-    /// Sends events until the client has gone.
+    /// Sends events until the client has gone, or takes nothing.
     async fn run(mut self, sender: Sender<Event>) {
         let send = async {
             while let Some(event) = self.next().await {
-                if sender.send(event).await.is_err() {
+                let sent = match sender.try_send(event) {
+                    Ok(()) => true,
+                    Err(TrySendError::Full(event)) => self.wait_to_send(&sender, event).await,
+                    Err(TrySendError::Closed(_)) => false,
+                };
+                if !sent {
                     return;
                 }
             }
@@ -144,6 +158,18 @@ impl Follow {
             () = send => {}
             () = sender.closed() => {}
         }
+    }
+
+    /// Sends an event when the client has taken another one. Returns whether it did: a client that takes
+    /// nothing for a while loses the stream, connects again, and gets what it has missed.
+    async fn wait_to_send(&mut self, sender: &Sender<Event>, event: Event) -> bool {
+        // What is not polled must not keep a connection.
+        self.rows = Box::pin(pending());
+        let is_sent = tokio::select! {
+            sent = timeout(self.web.limits.stalled_after, sender.send(event)) => matches!(sent, Ok(Ok(()))),
+            () = self.open.closed() => false,
+        };
+        is_sent && self.watch().is_ok()
     }
 
     async fn next(&mut self) -> Option<Event> {
@@ -158,7 +184,7 @@ impl Follow {
                 (watch, changes) = &mut self.rows => self.changed(watch, changes),
                 happened = receive(&mut self.events) => self.happened(happened).await,
                 _ = self.look.tick() => self.look().await,
-                () = self.permit.closed() => return None,
+                () = self.open.closed() => return None,
             };
             if let Err(problem) = done {
                 // Otherwise the browser connects again.
@@ -181,7 +207,7 @@ impl Follow {
     fn send(&mut self, changes: Changes) {
         let Changes { items, next, reset, .. } = changes;
         self.cursor = next;
-        let rows = event("rows", &json!({ "items": items, "reset": reset }));
+        let rows = event("rows", &Rows { items: &items, reset });
         self.queue.push_back(rows.id(next.to_string()));
     }
 
@@ -259,6 +285,11 @@ impl Follow {
             let run = event("run", &told).retry(Duration::from_secs(1));
             self.queue.push_back(run);
         }
+        self.watch()
+    }
+
+    /// Waits for rows behind those that the client has.
+    fn watch(&mut self) -> Result<()> {
         self.rows = wait(self.web.conversations.watch(&self.caller, self.id, self.cursor)?);
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use axum::response::Response;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -39,7 +40,7 @@ pub(super) async fn list(
     Extension(web): Extension<Web>,
     id: Id,
     Query(which): Query<Which>,
-) -> Result<Json<Messages>> {
+) -> Result<Response> {
     let page = MessagePage {
         from: which.from.unwrap_or(MessagePosition::Last),
         limit: which.limit.unwrap_or(MessagePage::DEFAULT_LIMIT),
@@ -47,7 +48,7 @@ pub(super) async fn list(
     let is_last = page.from == MessagePosition::Last;
     let Page { items, next } = web.conversations.load_display_messages(&caller, id.get(), page).await?;
     let cursor = is_last.then(|| ChangeCursor::after(&items));
-    Ok(Json(Messages { items, next, cursor }))
+    web.page(caller.reach()?, &Messages { items, next, cursor })
 }
 
 #[derive(Debug, Deserialize)]
@@ -61,12 +62,13 @@ pub(super) async fn search(
     caller: Caller,
     Extension(web): Extension<Web>,
     Query(search): Query<Search>,
-) -> Result<Json<Page<DisplayMessage>>> {
+) -> Result<Response> {
     let page = SearchPage {
         limit: search.limit.unwrap_or(SearchPage::DEFAULT_LIMIT),
         after: search.after,
     };
-    Ok(Json(web.conversations.search_messages(&caller, &search.q, page).await?))
+    let page = web.conversations.search_messages(&caller, &search.q, page).await?;
+    web.page(caller.reach()?, &page)
 }
 
 #[derive(Debug, Deserialize)]

@@ -9,7 +9,7 @@
 //! | `DELETE /api/conversations/{id}` | deletes it |
 //! | `POST …/archive`, `POST …/unarchive` | |
 //! | `POST …/fork` | copies it up to a point: `at`, `id`, `title`, all optional |
-//! | `GET …/messages` | a page of display messages: `from` (`last`, or `next` of a page), `limit` |
+//! | `GET …/messages` | a page of display messages: `from` (`last`, or `next` of a page), `limit`. It has fewer if they are large |
 //! | `POST …/messages` | sends a message and starts the agent: `id` (a `UUIDv7`), `text` |
 //! | `POST …/rewind` | stops the agent and takes back what is after a point: `to` |
 //! | `POST …/run` | starts the agent, or lets it go on with an answer that was interrupted |
@@ -30,7 +30,8 @@
 //! | 404 | there is no such thing within the reach of the scope |
 //! | 409 | somebody else was faster, or the agent is still working |
 //! | 413, 415, 422 | the body is too long, not JSON, or not what the route takes |
-//! | 429 | too many open event streams |
+//! | 421 | the host is not one of this server; see [`Web::with_hosts`] |
+//! | 429 | the caller has too much open, or all callers together have; see [`Limits`] |
 //! | 503 | the database is away; `Retry-After` says when to try again |
 //!
 //! Who is asking is decided by the application: [`router`] needs a scope that is an axum extractor.
@@ -38,10 +39,14 @@
 //! one.
 
 mod agent;
+mod body;
 mod conversations;
 mod events;
+mod export;
 mod guard;
+mod hosts;
 mod input;
+mod limits;
 mod messages;
 {% if openai %}pub mod openai;
 {% endif -%}
@@ -62,9 +67,11 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use uuid::Uuid;
 
+use self::hosts::{Hosts, known_host};
+use self::limits::Quota;
 use self::runner::Runner;
 use self::streams::Streams;
-use super::{{ '{' }}{{ context }}, Error};
+use super::{{ '{' }}{{ context }}, Error, Owner};
 use crate::sagents::State;
 use crate::sagents::session::{AgentSession, Coordinator, SessionError};
 {%- if let Some(import) = scope_import %}
@@ -73,6 +80,7 @@ use {{ import }};
 
 pub use self::agent::{Agent, AgentError, AgentRun, Outcome, StartCall};
 pub use self::guard::{headers, same_site};
+pub use self::limits::{Limit, Limits};
 pub use self::problem::Problem;
 
 /// The longest body of a request, in bytes.
@@ -87,7 +95,11 @@ pub struct Web {
     conversations: {{ context }},
     coordinator: Coordinator<{{ context }}>,
     runner: Arc<Runner>,
+    hosts: Hosts,
+    limits: Limits,
     streams: Streams,
+    exports: Quota,
+    pages: Quota,
 }
 
 impl Web {
@@ -98,12 +110,49 @@ impl Web {
         coordinator: Coordinator<{{ context }}>,
         agent: impl Agent,
     ) -> Self {
+        let limits = Limits::default();
         Self {
             conversations,
             coordinator,
             runner: Arc::new(Runner::new(agent)),
-            streams: Streams::default(),
+            hosts: if Owner::IS_SHARED { Hosts::local() } else { Hosts::Any },
+            streams: Streams::new(limits.streams),
+            exports: Quota::new(limits.exports),
+            pages: Quota::new(limits.page_bytes),
+            limits,
         }
+    }
+
+    /// Sets what callers may have open at once. Call it before [`router`].
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self {
+            streams: Streams::new(limits.streams),
+            exports: Quota::new(limits.exports),
+            pages: Quota::new(limits.page_bytes),
+            limits,
+            ..self
+        }
+    }
+
+    /// Answers only requests for these hosts, and for `localhost`, `127.0.0.1` and `[::1]`. Others get 421.
+    /// Ports don't matter. An IPv6 address is in brackets.
+    ///
+    /// With an owner, requests for any host are answered unless you call this. Without one, only those for
+    /// the three local names are: nobody signs in, so a site whose name resolves to this server (DNS
+    /// rebinding) could read and change every conversation.
+    #[must_use]
+    pub fn with_hosts(mut self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        self.hosts = Hosts::named(names);
+        self
+    }
+
+    /// Answers requests for any host, which is the default with an owner. Without one, call it only if the
+    /// application has a login of its own, with cookies that browsers don't send for other hosts.
+    #[must_use]
+    pub fn with_any_host(mut self) -> Self {
+        self.hosts = Hosts::Any;
+        self
     }
 
     /// Ends the open event streams and refuses new ones. Call it when the server shuts down, which
@@ -150,7 +199,7 @@ where
         .route("/fork", post(conversations::fork))
         .route("/todos", get(conversations::todos))
         .route("/usage", get(conversations::usage))
-        .route("/export", get(conversations::export))
+        .route("/export", get(export::export))
         .route("/messages", get(messages::list).post(messages::send))
         .route("/rewind", post(messages::rewind))
         .route("/run", post(runs::start))
@@ -168,6 +217,7 @@ where
     Router::new()
         .nest("/api", api)
         .merge(page::routes())
+        .layer(from_fn(known_host))
         .layer(from_fn(headers))
         .layer(Extension(web))
 }

@@ -66,15 +66,21 @@ impl<W: Write> ExportWriter<W> {
         }
     }
 
-    /// Writes the last line.
+    /// What the file is written to.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.writer
+    }
+
+    /// Writes the last line, and returns what the file is written to.
     ///
     /// # Errors
     ///
     /// [`ExportError::Io`] if the writer fails.
-    pub fn finish(mut self) -> Result<(), ExportError> {
+    pub fn finish(mut self) -> Result<W, ExportError> {
         let counts = self.counts;
         self.tagged("end", &counts)?;
-        Ok(self.writer.flush()?)
+        self.writer.flush()?;
+        Ok(self.writer)
     }
 
     fn tagged(&mut self, kind: &'static str, record: &impl Serialize) -> Result<(), ExportError> {

@@ -1,23 +1,25 @@
 //! The statements that read what changed.
 
 use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use super::super::{ChangeCursor, DisplayMessage, Error, {% if group.is_some() %}Reach{% else %}Owner{% endif %}, Result};
+use super::super::page::PageRows;
+use super::super::{ChangeCursor, Error, {% if group.is_some() %}Reach{% else %}Owner{% endif %}, Result};
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::Store;
 use super::rows::{display_message_columns, joined_display_message};
 
 impl Store {
-    /// At most `limit` display messages behind a position, by the number of their change, and the
+    /// Reads the display messages behind a position, by the number of their change, and returns the
     /// number of the last change that deleted some.
     pub(crate) async fn changes(
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         after: ChangeCursor,
-        limit: u32,
-    ) -> Result<(i64, Vec<DisplayMessage>)> {
+        rows: &mut PageRows,
+    ) -> Result<i64> {
         // The left join tells a conversation without changes from one that does not exist.
         const SELECT: &str = concat!("SELECT c.last_removal, ", display_message_columns!(), r#"
             FROM {{ conversations }} AS c
@@ -45,19 +47,21 @@ impl Store {
         let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
 {%- endif %}
 
-        let rows = sqlx::query(SELECT)
+        let last_removal = sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(after.changed())
             .bind(after.sequence())
-            .bind(i64::from(limit))
+            .bind(i64::from(rows.to_read()))
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
+            .try_map(|row: PgRow| {
+                rows.take(|| joined_display_message(&row))?;
+                row.try_get("last_removal")
+            })
             .fetch_all(&self.pool)
             .await?;
-        let last_removal = rows.first().ok_or(Error::NotFound)?.try_get("last_removal")?;
-        let messages = rows.iter().filter_map(|row| joined_display_message(row).transpose());
-        Ok((last_removal, messages.collect::<sqlx::Result<_>>()?))
+        last_removal.first().copied().ok_or(Error::NotFound)
     }
 
     /// The number of the last change, the next sequence, and the number of the last change that deleted

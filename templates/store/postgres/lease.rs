@@ -1,4 +1,5 @@
-//! Who may use a connection, and when: four writers of a conversation at a time, and a few searches.
+//! Who may use a connection, and when: four writers of a conversation at a time, and a few searches
+//! and exports.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -23,16 +24,24 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// How long the rest of a statement is waited for after its caller gave up.
 const LONGEST_REST: Duration = Duration::from_secs(45);
 
-/// A conversation that is written to, or without an id the searches of a caller.
-type Place = (Reach, Option<Uuid>);
+/// The work that a caller's calls take turns at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Work {
+    /// Writing to this conversation.
+    Writes(Uuid),
+    Searches,
+    Exports,
+}
+
+type Place = (Reach, Work);
 
 /// The calls that work at a place or wait for it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Turns(Arc<Mutex<HashMap<Place, Weak<Queue>>>>);
 
 impl Turns {
-    pub(super) async fn take(&self, reach: &Reach, conversation_id: Option<Uuid>) -> Result<Turn> {
-        let queue = self.queue((reach.clone(), conversation_id));
+    pub(super) async fn take(&self, reach: &Reach, work: Work) -> Result<Turn> {
+        let queue = self.queue((reach.clone(), work));
         let permit = in_time(Arc::clone(&queue.permits).acquire_owned()).await?;
         let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
         Ok(Turn { _permit: permit, _queue: queue })
@@ -43,8 +52,11 @@ impl Turns {
         if let Some(queue) = places.get(&place).and_then(Weak::upgrade) {
             return queue;
         }
-        // While one writer has the conversation's row, the next ones wait for it on the server.
-        let at_once = if place.1.is_some() { 4 } else { 1 };
+        let at_once = match place.1 {
+            // While one writer has the conversation's row, the next ones wait for it on the server.
+            Work::Writes(_) => 4,
+            Work::Searches | Work::Exports => 1,
+        };
         let queue = Arc::new(Queue {
             permits: Arc::new(Semaphore::new(at_once)),
             turns: self.clone(),

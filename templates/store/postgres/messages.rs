@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Json;
-use sqlx::{Executor as _, Row as _};
+use sqlx::{Executor as _, FromRow as _, Row as _};
 use uuid::Uuid;
 
 use super::super::{
     Delivery, DisplayMessage, Error, NewDisplayMessage, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus,
 };
 use super::super::messages::Items;
-use super::super::page::Bound;
+use super::super::page::{Bound, PageRows};
 {% if group.is_some() %}use super::groups;
-{% endif %}use super::lease::{Lease, in_time};
+{% endif %}use super::lease::{Lease, Work, in_time};
 use super::rows::{display_message_columns, joined_display_message, named};
 use super::usage::{Counted, counted};
 use super::{FOREIGN_KEY_VIOLATION, Store, UNIQUE_VIOLATION, code, now, retry, timestamp};
@@ -238,8 +238,8 @@ impl Store {
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         bound: Bound,
-        limit: u32,
-    ) -> Result<Vec<DisplayMessage>> {
+        rows: &mut PageRows,
+    ) -> Result<()> {
         // The left join tells a conversation without messages from one that does not exist.
         const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
             FROM {{ conversations }} AS c
@@ -260,7 +260,7 @@ impl Store {
                 ORDER BY m.sequence DESC LIMIT $3::bigint
             ) AS m ON TRUE
             WHERE {% if let Some(owner) = owner %}c.{{ owner }} = $4 AND {% endif %}c.id = $1::uuid
-            ORDER BY m.sequence"#);
+            ORDER BY m.sequence DESC"#);
 
         let (sql, sequence) = match bound {
             Bound::After(sequence) => (FORWARD, sequence),
@@ -269,20 +269,20 @@ impl Store {
 {%- if group.is_some() %}
         let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
 {%- endif %}
-        let rows = sqlx::query(sql)
+        let found = sqlx::query(sql)
             .bind(conversation_id)
             .bind(sequence)
-            .bind(i64::from(limit))
+            .bind(i64::from(rows.to_read()))
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
+            .try_map(|row: PgRow| rows.take(|| joined_display_message(&row)))
             .fetch_all(&self.pool)
             .await?;
-        if rows.is_empty() {
+        if found.is_empty() {
             return Err(Error::NotFound);
         }
-        let messages = rows.iter().filter_map(|row| joined_display_message(row).transpose());
-        Ok(messages.collect::<sqlx::Result<_>>()?)
+        Ok(())
     }
 
     pub(crate) async fn clear_display_messages(
@@ -328,8 +328,8 @@ impl Store {
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         text: &str,
         (time, id, sequence): (Timestamp, Uuid, i64),
-        limit: u32,
-    ) -> Result<Vec<DisplayMessage>> {
+        rows: &mut PageRows,
+    ) -> Result<()> {
         // For this transaction, a limit of ten seconds or the lower one that holds already.
         const BEGIN: &str = "
             BEGIN; SELECT set_config('statement_timeout', least(10000, nullif(1000 * extract(
@@ -350,7 +350,7 @@ impl Store {
         groups::check_member(&self.pool, reach).await?;
 {%- endif %}
 
-        let turn = self.turns.take({% if group.is_some() %}reach{% else %}owner{% endif %}, None).await?;
+        let turn = self.turns.take({% if group.is_some() %}reach{% else %}owner{% endif %}, Work::Searches).await?;
         let permit = in_time(Arc::clone(&self.searches).acquire_owned()).await?;
         let mut lease = Lease::take(&self.pool, (turn, permit)).await?;
         lease.connection().execute(BEGIN).await.map(drop)?;
@@ -359,13 +359,13 @@ impl Store {
             Reach::Owner(_) | Reach::Member(..) => SEARCH,
             Reach::Group(_) => groups::SEARCH,
         };
-        let query = sqlx::query_as(sql)
+        let query = sqlx::query(sql)
 {%- else %}
-        let found = sqlx::query_as(SEARCH)
+        sqlx::query(SEARCH)
 {%- endif %}
             .bind(like_pattern(text))
             .bind(regex_pattern(text))
-            .bind(i64::from(limit))
+            .bind(i64::from(rows.to_read()))
             .bind(timestamp(time))
             .bind(id)
 {%- if group.is_some() %}
@@ -374,18 +374,20 @@ impl Store {
             Reach::Owner(owner) | Reach::Member(_, owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
-        let found = query.fetch_all(lease.connection()).await?;
+        query
 {%- else %}
             .bind(sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .fetch_all(lease.connection())
-            .await?;
 {%- endif %}
+            .try_map(|row: PgRow| rows.take(|| DisplayMessage::from_row(&row).map(Some)))
+            .fetch_all(lease.connection())
+            .await
+            .map(drop)?;
         lease.connection().execute("COMMIT").await.map(drop)?;
         lease.end();
-        Ok(found)
+        Ok(())
     }
 }
 

@@ -45,7 +45,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use self::lease::{Lease, Turn, Turns};
+use self::lease::{Lease, Turn, Turns, Work};
 use self::notifications::Notifications;
 use super::{Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result};
 use crate::sagents::timestamp::{Timestamp, from_micros};
@@ -118,17 +118,19 @@ pub(super) struct Store {
     pub(super) pool: Pool,
     turns: Turns,
     searches: Arc<Semaphore>,
+    exports: Arc<Semaphore>,
     notifications: Notifications,
 }
 
 impl Store {
     pub(super) fn new(pool: Pool) -> Self {
-        // At most four searches at once, and at most a quarter of the connections.
-        let searches = (pool.options().get_max_connections() / 4).clamp(1, 4);
+        // At most four searches and exports at once each, and at most a quarter of the connections.
+        let a_few = (pool.options().get_max_connections() / 4).clamp(1, 4) as usize;
         Self {
             pool,
             turns: Turns::default(),
-            searches: Arc::new(Semaphore::new(searches as usize)),
+            searches: Arc::new(Semaphore::new(a_few)),
+            exports: Arc::new(Semaphore::new(a_few)),
             notifications: Notifications::new(),
         }
     }
@@ -143,7 +145,7 @@ impl Store {
     /// A connection to write to a conversation with, when all earlier calls of this process that
     /// write to it have ended. Those that wait leave the connections to others.
     async fn lease(&self, owner: &Owner, conversation_id: Uuid) -> Result<Lease<Turn>> {
-        let turn = self.turns.take({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, Some(conversation_id)).await?;
+        let turn = self.turns.take({% if group.is_some() %}&Reach::Owner(owner.clone()){% else %}owner{% endif %}, Work::Writes(conversation_id)).await?;
         Lease::take(&self.pool, turn).await
     }
 }
@@ -200,7 +202,7 @@ pub(super) fn hint(error: &sqlx::Error) -> Option<&'static str> {
         }
         sqlx::Error::Io(error) if error.kind() == ErrorKind::ResourceBusy => Some(
             "end what keeps the conversation locked, or make fewer calls for one conversation, or \
-             fewer searches, at once",
+             fewer searches or exports, at once",
         ),
         sqlx::Error::Tls(_) => Some("enable a `tls-…` feature of sqlx"),
         sqlx::Error::PoolTimedOut => Some(

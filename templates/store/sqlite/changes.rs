@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use sqlx::{FromRow as _, Row as _};
+use sqlx::sqlite::SqliteRow;
+use sqlx::Row as _;
 use uuid::Uuid;
 
 use super::super::changes::Signals;
-use super::super::{ChangeCursor, DisplayMessage, Error, {% if group.is_some() %}Reach{% else %}Owner{% endif %}, Result};
+use super::super::page::PageRows;
+use super::super::{ChangeCursor, Error, {% if group.is_some() %}Reach{% else %}Owner{% endif %}, Result};
 {% if group.is_some() %}use super::groups;
 {% endif %}use super::Store;
-use super::rows::display_message_columns;
+use super::rows::{display_message_columns, has_rows, take};
 
 impl Store {
     /// Which conversations are changed by this process.
@@ -27,15 +29,17 @@ impl Store {
         drop(self.signals.send(conversation_id));
     }
 
-    /// At most `limit` display messages behind a position, by the number of their change, and the
+    /// Reads the display messages behind a position, by the number of their change, and returns the
     /// number of the last change that deleted some.
     pub(crate) async fn changes(
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         after: ChangeCursor,
-        limit: u32,
-    ) -> Result<(i64, Vec<DisplayMessage>)> {
+        rows: &mut PageRows,
+    ) -> Result<i64> {
+        // Those without a number are the first of all: `SQLite` reads the parts of a UNION ALL one after
+        // the other.
         const SELECT: &str = concat!(r#"
             SELECT (
                 SELECT c.last_removal FROM {{ conversations }} AS c
@@ -62,24 +66,25 @@ impl Store {
         let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
 {%- endif %}
 
-        let rows = sqlx::query(SELECT)
+        let mut last_removal = 0;
+        let found = sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(after.changed())
             .bind(after.sequence())
-            .bind(limit)
+            .bind(rows.to_read())
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
+            .try_map(|row: SqliteRow| {
+                last_removal = row.try_get("last_removal")?;
+                take(rows, &row)
+            })
             .fetch_all(&self.pool)
-            .await?;
-        let last_removal = match rows.first() {
-            Some(row) => row.try_get("last_removal")?,
-            None => self.last_change({% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id).await?.2,
-        };
-        let mut messages = rows.iter().map(DisplayMessage::from_row).collect::<sqlx::Result<Vec<_>>>()?;
-        messages.sort_by_key(|message| (message.changed, message.sequence));
-        messages.truncate(limit as usize);
-        Ok((last_removal, messages))
+            .await;
+        if !has_rows(found)? {
+            (_, _, last_removal) = self.last_change({% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id).await?;
+        }
+        Ok(last_removal)
     }
 
     /// The number of the last change, the next sequence, and the number of the last change that deleted

@@ -5,18 +5,17 @@ use sqlx::types::Json;
 use sqlx::{FromRow as _, Row as _};
 use uuid::Uuid;
 
-use super::super::exports::{Sink, Source};
+use super::super::exports::{Batch, Sink, Source};
 use super::super::{Conversation, DisplayMessage, Error, Owner, {% if group.is_some() %}Reach, {% endif %}Result, ToolStatus};
 {% if group.is_some() %}use super::groups;
-{% endif %}use super::lease::Snapshot;
-use super::rows::{conversation_columns, display_message_columns};
+{% endif %}use super::rows::{conversation_columns, display_message_columns};
 use super::{Store, now, retry};
 use crate::sagents::export::{self, MessageRows, Record};
 use crate::sagents::stored::Row;
 use crate::sagents::timestamp::to_text;
 use crate::sagents::{ExportedConversation, ExportedMessage, ExportedUsage, State, serializer};
 
-/// How many rows a statement reads. Rows are passed on as they arrive.
+/// How many rows of usage a statement reads.
 const PAGE: u16 = 1000;
 
 impl Store {
@@ -24,7 +23,7 @@ impl Store {
         &self,
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         id: Uuid,
-        sink: Sink<'_>,
+        sink: &mut impl Sink,
     ) -> Result<()> {
         const SELECT: &str = concat!("SELECT ", conversation_columns!(), r#"
             FROM {{ conversations }} AS c
@@ -33,7 +32,7 @@ impl Store {
             SELECT s.epoch, s.data FROM {{ agent_states }} AS s
             WHERE {% if let Some(owner) = owner %}s.{{ owner }} = $2 AND {% endif %}s.conversation_id = $1"#;
 
-        let mut snapshot = Snapshot::of(&self.pool).await?;
+        let mut snapshot = self.exports.begin(&self.pool, {% if group.is_some() %}reach{% else %}owner{% endif %}).await?;
 {%- if group.is_some() %}
         let owner = &groups::owner_of(&mut *snapshot, reach, id).await?;
 {%- endif %}
@@ -45,7 +44,7 @@ impl Store {
             .fetch_optional(&mut *snapshot)
             .await?;
         let found = found.ok_or(Error::NotFound)?;
-        sink(Record::Conversation(found.into_export()))?;
+        sink.take(Record::Conversation(found.into_export())).await?;
         let row = sqlx::query(STATE)
             .bind(id)
 {%- if owner.is_some() %}
@@ -53,11 +52,13 @@ impl Store {
 {%- endif %}
             .fetch_optional(&mut *snapshot)
             .await?;
-        if let Some(row) = row {
-            let epoch = row.try_get("epoch")?;
+        let read = |row: SqliteRow| {
             let (state, rows) = MessageRows::of_header(row.try_get_unchecked("data")?)?;
+            Ok::<_, Error>((row.try_get("epoch")?, state, rows))
+        };
+        if let Some((epoch, state, rows)) = row.map(read).transpose()? {
             for record in Record::of_state(state) {
-                sink(record)?;
+                sink.take(record).await?;
             }
             if let Some(rows) = rows {
                 export_agent_messages(&mut snapshot, owner, id, epoch, rows, sink).await?;
@@ -144,43 +145,45 @@ async fn export_agent_messages(
     conversation_id: Uuid,
     epoch: i64,
     mut rows: MessageRows,
-    sink: Sink<'_>,
+    sink: &mut impl Sink,
 ) -> Result<()> {
     const SELECT: &str = r#"
         SELECT m.position, m.message_id, m.data FROM {{ agent_messages }} AS m
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $5 AND {% endif %}m.conversation_id = $1 AND m.epoch = $2 AND m.position > $3
         ORDER BY m.position LIMIT $4"#;
 
-    let mut last = -1_i64;
+    let (mut batch, mut last) = (Batch::first(), -1_i64);
     loop {
-        let mut passed = Ok(());
-        let mut pass = |row: &SqliteRow| {
-            let message = rows.read(row.try_get(0)?, row.try_get_unchecked(2)?)?;
-            sink(Record::AgentMessage {
-                id: Some(row.try_get(1)?),
-                message: Box::new(message),
-            })
-        };
-        let positions = sqlx::query(SELECT)
+        let (mut records, mut passed) = (Vec::new(), Ok(()));
+        sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(epoch)
             .bind(last)
-            .bind(i64::from(PAGE))
+            .bind(batch.rows())
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
             .try_map(|row: SqliteRow| {
-                if passed.is_ok() {
-                    passed = pass(&row);
+                if passed.is_ok() && batch.has_room() {
+                    last = row.try_get(0)?;
+                    let (id, data): (_, &[u8]) = (Some(row.try_get(1)?), row.try_get_unchecked(2)?);
+                    batch.take(data.len());
+                    passed = rows.read(last, data).map(Box::new).map(|message| {
+                        records.push(Record::AgentMessage { id, message });
+                    });
                 }
-                row.try_get(0)
+                Ok(())
             })
             .fetch_all(&mut *connection)
-            .await?;
+            .await
+            .map(drop)?;
         passed?;
-        match positions.last() {
-            Some(position) if positions.len() == usize::from(PAGE) => last = *position,
-            _ => return Ok(rows.end()?),
+        for record in records {
+            sink.take(record).await?;
+        }
+        match batch.next() {
+            Some(next) => batch = next,
+            None => return Ok(rows.end()?),
         }
     }
 }
@@ -189,37 +192,41 @@ async fn export_display_messages(
     connection: &mut SqliteConnection,
     owner: &Owner,
     conversation_id: Uuid,
-    sink: Sink<'_>,
+    sink: &mut impl Sink,
 ) -> Result<()> {
     const SELECT: &str = concat!("SELECT ", display_message_columns!(), r#"
         FROM {{ display_messages }} AS m
         WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1 AND m.sequence > $2
         ORDER BY m.sequence LIMIT $3"#);
 
-    let mut last = -1_i64;
+    let (mut batch, mut last) = (Batch::first(), -1_i64);
     loop {
-        let mut passed = Ok(());
-        let sequences = sqlx::query(SELECT)
+        let mut records = Vec::new();
+        sqlx::query(SELECT)
             .bind(conversation_id)
             .bind(last)
-            .bind(i64::from(PAGE))
+            .bind(batch.rows())
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
             .try_map(|row: SqliteRow| {
-                let message = DisplayMessage::from_row(&row)?;
-                let sequence = message.sequence;
-                if passed.is_ok() {
-                    passed = sink(Record::Message(Box::new(message.into_export())));
+                if batch.has_room() {
+                    let message = DisplayMessage::from_row(&row)?;
+                    last = message.sequence;
+                    batch.take(message.size());
+                    records.push(Record::Message(Box::new(message.into_export())));
                 }
-                Ok(sequence)
+                Ok(())
             })
             .fetch_all(&mut *connection)
-            .await?;
-        passed?;
-        match sequences.last() {
-            Some(sequence) if sequences.len() == usize::from(PAGE) => last = *sequence,
-            _ => return Ok(()),
+            .await
+            .map(drop)?;
+        for record in records {
+            sink.take(record).await?;
+        }
+        match batch.next() {
+            Some(next) => batch = next,
+            None => return Ok(()),
         }
     }
 }
@@ -228,7 +235,7 @@ async fn export_usage(
     connection: &mut SqliteConnection,
     owner: &Owner,
     conversation_id: Uuid,
-    sink: Sink<'_>,
+    sink: &mut impl Sink,
 ) -> Result<()> {
     const SELECT: &str = r#"
         SELECT u.message_id, u.model, u.input_tokens, u.output_tokens, u.cached_tokens, u.inserted_at
@@ -261,7 +268,7 @@ async fn export_usage(
         last = page.last().map(|usage: &ExportedUsage| usage.message_id);
         // No id is before the first one, so each page starts with the last row of the one before.
         for usage in page.into_iter().filter(|usage| Some(usage.message_id) != before) {
-            sink(Record::Usage(usage))?;
+            sink.take(Record::Usage(usage)).await?;
         }
         if is_last {
             return Ok(());

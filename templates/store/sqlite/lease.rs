@@ -1,4 +1,4 @@
-//! Who may use a connection, and when: one writer after the other, and a few searches.
+//! Who may use a connection, and when: one writer after the other, and a few searches and exports.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -59,39 +59,23 @@ impl Write {
     }
 }
 
-/// A read transaction, whose statements all see the same rows. Dropping it ends it.
-pub(super) type Snapshot = Lease<()>;
-
-impl Snapshot {
-    pub(super) async fn of(pool: &Pool) -> Result<Self> {
-        let mut snapshot = Lease::take(pool, ()).await?;
-        snapshot.begin("BEGIN").await?;
-        Ok(snapshot)
-    }
-
-    /// Gives the connection back at once.
-    pub(super) async fn end(mut self) -> Result<()> {
-        self.execute("COMMIT").await?;
-        self.0 = None;
-        Ok(())
-    }
-}
-
-/// The searches of a process. A search reads all messages that its caller may: there are a few at
-/// once, one of each caller, so that they leave the connections to other calls and do not wait for a
-/// caller with many of them.
+/// A part of the calls of a process, which leave most connections to the others: there are a few at once, one
+/// of each caller, so that they do not wait for a caller with many of them.
 #[derive(Debug, Clone)]
-pub(super) struct Searches {
+struct Turns {
     permits: Arc<Semaphore>,
     callers: Arc<Mutex<HashMap<Reach, Weak<Queue<()>>>>>,
 }
 
-/// A connection for a search.
-pub(super) type Search = Lease<(OwnedMutexGuard<()>, OwnedSemaphorePermit)>;
+/// The turn of one of these calls.
+pub(super) struct CallersTurn {
+    _turn: OwnedMutexGuard<()>,
+    _permit: OwnedSemaphorePermit,
+}
 
-impl Searches {
+impl Turns {
     /// At most four at once, and at most a quarter of the connections.
-    pub(super) fn new(pool: &Pool) -> Self {
+    fn new(pool: &Pool) -> Self {
         let permits = (pool.options().get_max_connections() / 4).clamp(1, 4);
         Self {
             permits: Arc::new(Semaphore::new(permits as usize)),
@@ -99,27 +83,18 @@ impl Searches {
         }
     }
 
-    /// A connection when it is the search's turn. A search that takes too long, or whose caller is
-    /// gone, is interrupted when it comes to one of the next messages.
-    pub(super) async fn begin(&self, pool: &Pool, reach: &Reach, caller: &Arc<()>) -> Result<Search> {
-        const LIMIT: Duration = Duration::from_secs(5);
-
+    async fn take(&self, reach: &Reach, longest_wait: Duration) -> Result<CallersTurn> {
         let turn = async {
             let turn = self.queue(reach).lock_owned().await;
             (turn, Arc::clone(&self.permits).acquire_owned().await)
         };
-        let Ok((turn, Ok(permit))) = timeout(LIMIT, turn).await else {
-            return Err(sqlx::Error::PoolTimedOut.into());
-        };
-        let mut search = Lease::take(pool, (turn, permit)).await?;
-        let (caller, start, mut calls) = (Arc::downgrade(caller), time::Instant::now(), 0_u32);
-        let goes_on = move || {
-            calls = calls.wrapping_add(1);
-            // Asking for the time takes longer than looking at most messages.
-            caller.strong_count() > 0 && (calls % 16 > 0 || start.elapsed() < LIMIT)
-        };
-        search.lock_handle().await?.set_progress_handler(16, goes_on);
-        Ok(search)
+        match timeout(longest_wait, turn).await {
+            Ok((turn, Ok(permit))) => Ok(CallersTurn {
+                _turn: turn,
+                _permit: permit,
+            }),
+            _ => Err(sqlx::Error::PoolTimedOut.into()),
+        }
     }
 
     fn queue(&self, reach: &Reach) -> Arc<Queue<()>> {
@@ -131,6 +106,75 @@ impl Searches {
         let queue = Arc::default();
         drop(callers.insert(reach.clone(), Arc::downgrade(&queue)));
         queue
+    }
+}
+
+/// The exports of a process. An export reads at the pace of somebody who takes it.
+#[derive(Debug, Clone)]
+pub(super) struct Exports(Turns);
+
+/// A read transaction, whose statements all see the same rows. Dropping it ends it.
+pub(super) type Snapshot = Lease<ExportTurn>;
+
+/// The turn of an export.
+pub(super) struct ExportTurn {
+    _turn: CallersTurn,
+}
+
+impl Snapshot {
+    /// Gives the connection back at once.
+    pub(super) async fn end(mut self) -> Result<()> {
+        self.execute("COMMIT").await?;
+        self.0 = None;
+        Ok(())
+    }
+}
+
+impl Exports {
+    pub(super) fn new(pool: &Pool) -> Self {
+        Self(Turns::new(pool))
+    }
+
+    /// A snapshot when it is the export's turn.
+    pub(super) async fn begin(&self, pool: &Pool, reach: &Reach) -> Result<Snapshot> {
+        const LIMIT: Duration = Duration::from_secs(10);
+
+        let turn = ExportTurn {
+            _turn: self.0.take(reach, LIMIT).await?,
+        };
+        let mut snapshot = Lease::take(pool, turn).await?;
+        snapshot.begin("BEGIN").await?;
+        Ok(snapshot)
+    }
+}
+
+/// The searches of a process. A search reads all messages that its caller may.
+#[derive(Debug, Clone)]
+pub(super) struct Searches(Turns);
+
+/// A connection for a search.
+pub(super) type Search = Lease<CallersTurn>;
+
+impl Searches {
+    pub(super) fn new(pool: &Pool) -> Self {
+        Self(Turns::new(pool))
+    }
+
+    /// A connection when it is the search's turn. A search that takes too long, or whose caller is
+    /// gone, is interrupted when it comes to one of the next messages.
+    pub(super) async fn begin(&self, pool: &Pool, reach: &Reach, caller: &Arc<()>) -> Result<Search> {
+        const LIMIT: Duration = Duration::from_secs(5);
+
+        let turn = self.0.take(reach, LIMIT).await?;
+        let mut search = Lease::take(pool, turn).await?;
+        let (caller, start, mut calls) = (Arc::downgrade(caller), time::Instant::now(), 0_u32);
+        let goes_on = move || {
+            calls = calls.wrapping_add(1);
+            // Asking for the time takes longer than looking at most messages.
+            caller.strong_count() > 0 && (calls % 16 > 0 || start.elapsed() < LIMIT)
+        };
+        search.lock_handle().await?.set_progress_handler(16, goes_on);
+        Ok(search)
     }
 }
 

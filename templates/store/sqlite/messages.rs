@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -11,9 +11,9 @@ use super::super::{
 };
 use super::super::display_message::is_error;
 use super::super::messages::Items;
-use super::super::page::Bound;
+use super::super::page::{Bound, PageRows};
 {% if group.is_some() %}use super::groups;
-{% endif %}use super::rows::{display_message_columns, named};
+{% endif %}use super::rows::{display_message_columns, has_rows, named, take};
 use super::usage::count;
 use super::{Store, now, retry};
 use crate::sagents::timestamp::{Timestamp, to_text};
@@ -190,8 +190,8 @@ impl Store {
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         conversation_id: Uuid,
         bound: Bound,
-        limit: u32,
-    ) -> Result<Vec<DisplayMessage>> {
+        rows: &mut PageRows,
+    ) -> Result<()> {
         const FORWARD: &str = concat!("SELECT ", display_message_columns!(), r#"
             FROM {{ display_messages }} AS m
             WHERE {% if let Some(owner) = owner %}m.{{ owner }} = $4 AND {% endif %}m.conversation_id = $1 AND m.sequence > $2
@@ -208,22 +208,20 @@ impl Store {
 {%- if group.is_some() %}
         let owner = &groups::owner_of(&self.pool, reach, conversation_id).await?;
 {%- endif %}
-        let mut messages: Vec<DisplayMessage> = sqlx::query_as(sql)
+        let found = sqlx::query(sql)
             .bind(conversation_id)
             .bind(sequence)
-            .bind(limit)
+            .bind(rows.to_read())
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
+            .try_map(|row: SqliteRow| take(rows, &row))
             .fetch_all(&self.pool)
-            .await?;
-        if matches!(bound, Bound::Before(_)) {
-            messages.reverse();
-        }
-        if messages.is_empty() {
+            .await;
+        if !has_rows(found)? {
             drop(self.get_conversation({% if group.is_some() %}reach{% else %}owner{% endif %}, conversation_id).await?);
         }
-        Ok(messages)
+        Ok(())
     }
 
     pub(crate) async fn clear_display_messages(
@@ -273,8 +271,8 @@ impl Store {
         {% if group.is_some() %}reach: &Reach{% else %}owner: &Owner{% endif %},
         text: &str,
         (time, id, sequence): (Timestamp, Uuid, i64),
-        limit: u32,
-    ) -> Result<Vec<DisplayMessage>> {
+        rows: &mut PageRows,
+    ) -> Result<()> {
         // LIKE is fast but ignores only the case of ASCII letters; GLOB decides.
         const SEARCH: &str = concat!("SELECT ", display_message_columns!(), r#"
             FROM {{ display_messages }} AS m
@@ -293,13 +291,13 @@ impl Store {
             Reach::Owner(_) | Reach::Member(..) => SEARCH,
             Reach::Group(_) => groups::SEARCH,
         };
-        let query = sqlx::query_as(sql)
+        let query = sqlx::query(sql)
 {%- else %}
-        let found = sqlx::query_as(SEARCH)
+        let found = sqlx::query(SEARCH)
 {%- endif %}
             .bind(like_pattern(text))
             .bind(glob_pattern(text))
-            .bind(limit)
+            .bind(rows.to_read())
             .bind(to_text(time))
             .bind(id)
 {%- if group.is_some() %}
@@ -308,17 +306,18 @@ impl Store {
             Reach::Owner(owner) | Reach::Member(_, owner) => query.bind(owner.id()),
             Reach::Group(group) => query.bind(group.id()),
         };
-        let found = query.fetch_all(&mut *search).await?;
+        let found = query
 {%- else %}
             .bind(sequence)
 {%- if owner.is_some() %}
             .bind(owner.id())
 {%- endif %}
-            .fetch_all(&mut *search)
-            .await?;
 {%- endif %}
-        search.end().await?;
-        Ok(found)
+            .try_map(|row: SqliteRow| take(rows, &row))
+            .fetch_all(&mut *search)
+            .await;
+        let _any = has_rows(found)?;
+        search.end().await
     }
 }
 

@@ -11,6 +11,7 @@ use uuid::Uuid;
 {%- endif %}
 
 use super::super::display_message::is_error;
+use super::super::page::PageRows;
 use super::super::{Conversation, DisplayMessage, Run};
 
 /// The columns of a [`Conversation`].
@@ -79,6 +80,22 @@ impl FromRow<'_, SqliteRow> for DisplayMessage {
             changed: row.try_get("changed")?,
             delivery: optional(row, "delivery")?.unwrap_or_default(),
         })
+    }
+}
+
+/// Takes a row of a page. When the page is full, an error ends the statement: `SQLite` reads rows only when
+/// they are asked for. See [`has_rows`].
+pub(super) fn take(rows: &mut PageRows, row: &SqliteRow) -> sqlx::Result<()> {
+    rows.take(|| DisplayMessage::from_row(row).map(Some))?;
+    if rows.is_over() { Err(sqlx::Error::RowNotFound) } else { Ok(()) }
+}
+
+/// Whether a statement whose rows were [taken](take) found any.
+pub(super) fn has_rows(found: sqlx::Result<Vec<()>>) -> sqlx::Result<bool> {
+    match found {
+        Ok(found) => Ok(!found.is_empty()),
+        Err(sqlx::Error::RowNotFound) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

@@ -35,7 +35,7 @@ use sqlx::sqlite::{
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
-use self::lease::{Searches, Write, Writers};
+use self::lease::{Exports, Searches, Write, Writers};
 use super::{Error, Result};
 use crate::sagents::timestamp::{self, to_text};
 
@@ -60,8 +60,8 @@ pub(super) fn pool_of(connection: &sea_orm::DatabaseConnection) -> Pool {
 ///   transaction when it is released is closed: on a full disk `SQLite` ends a transaction that sqlx
 ///   takes for open, and then sqlx could not begin another one.
 ///
-/// Of any pool, writes use one connection at a time and searches a quarter. A search is interrupted
-/// after five seconds. A database in memory has one connection.
+/// Of any pool, writes use one connection at a time, searches a quarter and exports a quarter. A search is
+/// interrupted after five seconds. A database in memory has one connection.
 ///
 /// # Errors
 ///
@@ -119,6 +119,7 @@ pub(super) struct Store {
     pub(super) pool: Pool,
     writers: Writers,
     searches: Searches,
+    exports: Exports,
     /// Tells the watches of this process which conversations change.
     signals: broadcast::Sender<Uuid>,
     /// How often watches look for what other processes changed.
@@ -130,6 +131,7 @@ impl Store {
         Self {
             writers: Writers::default(),
             searches: Searches::new(&pool),
+            exports: Exports::new(&pool),
             signals: broadcast::Sender::new(64),
             interval: Duration::from_secs(1),
             pool,

@@ -100,10 +100,15 @@ impl Client {
 
     /// Opens an event stream, or returns the refusal.
     pub async fn follow(&self, path: &str) -> Result<Events, Reply> {
+        self.open(path).await.map(Events)
+    }
+
+    /// The connection behind the head of a reply, or the refusal.
+    pub async fn open(&self, path: &str) -> Result<BufReader<TcpStream>, Reply> {
         let mut connection = self.send("GET", path, None).await;
         let (status, headers) = head(&mut connection).await;
         if status == 200 {
-            return Ok(Events(connection));
+            return Ok(connection);
         }
         let mut body = String::new();
         connection.read_to_string(&mut body).await.unwrap();
@@ -114,17 +119,18 @@ impl Client {
         })
     }
 
-    async fn send(
+    /// Sends a request and reads nothing.
+    pub async fn send(
         &self,
         method: &str,
         path: &str,
         body: Option<(&str, &str)>,
     ) -> BufReader<TcpStream> {
         let mut connection = TcpStream::connect(self.address).await.unwrap();
-        let mut lines = vec![
-            format!("{method} {path} HTTP/1.0"),
-            format!("Host: {}", self.address),
-        ];
+        let mut lines = vec![format!("{method} {path} HTTP/1.0")];
+        if self.headers.iter().all(|(name, _)| *name != "host") {
+            lines.push(format!("Host: {}", self.address));
+        }
         lines.extend(
             self.headers
                 .iter()

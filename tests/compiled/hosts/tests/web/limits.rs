@@ -1,7 +1,10 @@
 //! What one caller may not take from the others.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::{Server, conversation, database, send};
@@ -72,7 +75,7 @@ async fn one_caller_has_so_many_streams_and_leaves_the_others_theirs() {
     drop(streams.pop());
     while user.follow(&path).await.is_err() {
         send(&user, path.trim_end_matches("/events"), "hello").await;
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        sleep(Duration::from_millis(50)).await;
     }
 
     server.web.close_streams();
@@ -88,11 +91,13 @@ const PER_STREAM: usize = 256 * 1024;
 /// In a process of its own, so that the memory is that of the streams.
 #[test]
 fn five_hundred_streams_take_little_memory_and_get_their_rows() {
+    in_a_process_of_its_own("web::limits::five_hundred_streams");
+}
+
+pub(super) fn in_a_process_of_its_own(test: &str) {
     let program = std::env::current_exe().unwrap();
     let mut command = std::process::Command::new(program);
-    let run = command
-        .args(["--exact", "web::limits::five_hundred_streams", "--ignored"])
-        .output();
+    let run = command.args(["--exact", test, "--ignored"]).output();
     let run = run.unwrap();
     assert!(
         run.status.success(),
@@ -152,7 +157,7 @@ async fn five_hundred_streams() {
 }
 
 /// The memory of this process, in bytes.
-fn resident() -> usize {
+pub(super) fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
         .lines()

@@ -10,18 +10,20 @@ mod calls;
 pub mod client;
 mod events;
 mod groups;
+mod hosts;
 mod limits;
 mod page;
+mod readers;
 mod routes;
 
 use std::time::Duration;
 
 use axum::Router;
-use matrix::conversations::web::{Web, router};
+use matrix::conversations::web::{Limits, Web, router};
 use matrix::conversations::{Conversations, connect};
 use matrix::sagents::session::{Coordinator, SessionOptions};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -43,13 +45,17 @@ impl Server {
     }
 
     async fn with_layer(layer: Conversations) -> Self {
+        Self::with_limits(layer, Limits::default()).await
+    }
+
+    async fn with_limits(layer: Conversations, limits: Limits) -> Self {
         let options = SessionOptions {
             run_lease: Duration::from_secs(2),
             draft_interval: Some(Duration::from_millis(100)),
             ..SessionOptions::default()
         };
         let coordinator = Coordinator::with_options(layer.clone(), options);
-        let web = Web::new(layer, coordinator.clone(), Script);
+        let web = Web::new(layer, coordinator.clone(), Script).with_limits(limits);
         let (client, task) = serve(router(web.clone())).await;
         Self {
             web,
@@ -71,7 +77,11 @@ impl Server {
 }
 
 pub async fn serve(router: Router) -> (Client, JoinHandle<()>) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    // The system buffers little, so a client that reads nothing is noticed early.
+    socket.set_send_buffer_size(16 * 1024).unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listener = socket.listen(1024).unwrap();
     let client = Client::new(listener.local_addr().unwrap());
     let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     (client, task)
