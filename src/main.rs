@@ -1,3 +1,3 @@
 fn main() -> std::process::ExitCode {
-    sagents::main(std::env::args_os().collect())
+    sagents_cli::main(std::env::args_os().collect())
 }

@@ -220,7 +220,7 @@ impl Schema {
     pub fn owner_table(&self) -> Option<OwnerKey> {
         let owner = self.owner()?;
         let named = owner.holds.as_ref().and_then(|ids| ids.table.clone());
-        self.foreign_key_to_owner().and_then(|key| key.names_key()).or(named)
+        self.foreign_key_to_owner().and_then(ForeignKey::names_key).or(named)
     }
 
     pub fn foreign_key_to_owner(&self) -> Option<&ForeignKey> {

@@ -1,6 +1,6 @@
 //! The `PostgreSQL` server that other tests use: it answers, survives a crash and leaves nothing behind.
 
-#[path = "support/postgres.rs"]
+#[path = "../crates/sagents/tests/support/postgres.rs"]
 mod postgres;
 
 use std::io::{BufRead, BufReader, Read, stdin};

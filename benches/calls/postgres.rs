@@ -2,7 +2,7 @@
 
 mod branches;
 mod hand;
-#[path = "../../tests/support/postgres.rs"]
+#[path = "../../crates/sagents/tests/support/postgres.rs"]
 mod server;
 
 use landed::scope::Scope;

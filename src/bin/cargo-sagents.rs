@@ -5,5 +5,5 @@ fn main() -> std::process::ExitCode {
     if args.get(1).is_some_and(|arg| arg == "sagents") {
         args.remove(1);
     }
-    sagents::main(args)
+    sagents_cli::main(args)
 }

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use clap::Parser as _;
-use sagents::cli::Cli;
+use sagents_cli::cli::Cli;
 use saphyr::{LoadableYamlNode as _, Yaml};
 use sqlparser::dialect::{PostgreSqlDialect, SQLiteDialect};
 
@@ -34,9 +34,10 @@ use crate::support::Host;
 
 #[test]
 fn the_pages_of_options_are_what_the_command_line_has() {
-    for (name, page) in
-        [("docs/options.md", sagents::manual::options()), ("docs/configuration.md", sagents::manual::configuration())]
-    {
+    for (name, page) in [
+        ("docs/options.md", sagents_cli::manual::options()),
+        ("docs/configuration.md", sagents_cli::manual::configuration()),
+    ] {
         let file = directory().join(name);
         if updates() {
             fs::write(&file, &page).unwrap();

@@ -7,7 +7,7 @@ mod documents;
 #[path = "../support/markdown.rs"]
 mod markdown;
 mod matrix;
-#[path = "../support/postgres.rs"]
+#[path = "../../crates/sagents/tests/support/postgres.rs"]
 mod postgres;
 mod stacks;
 #[path = "../support/mod.rs"]

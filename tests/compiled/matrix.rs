@@ -129,7 +129,7 @@ const CONTEXTS: &[(&str, &str)] = &[
         "crate::chat::conversations --scope matrix::scopes::AccountScope --owner-type account --table-prefix my_app_ai_",
         "self.account_id.clone().ok_or(Error::NoOwner)?",
     ),
-    ("notes --owner-type none --table-prefix=", "impl OwnerScope for Everyone"),
+    ("notes --owner-type none --table-prefix= --web axum", "impl OwnerScope for Everyone"),
     (
         // The group is a column of the owner's table.
         "logins --scope crate::scopes::Session --owner-table user --group-type organization --table-prefix login_",
@@ -201,9 +201,11 @@ const TESTS: &[(&str, &str)] = &[
     ("web/client.rs", include_str!("hosts/tests/web/client.rs")),
     ("web/events.rs", include_str!("hosts/tests/web/events.rs")),
     ("web/groups.rs", include_str!("hosts/tests/web/groups.rs")),
+    ("web/hosts.rs", include_str!("hosts/tests/web/hosts.rs")),
     ("web/limits.rs", include_str!("hosts/tests/web/limits.rs")),
     ("web/mod.rs", include_str!("hosts/tests/web/mod.rs")),
     ("web/page.rs", include_str!("hosts/tests/web/page.rs")),
+    ("web/readers.rs", include_str!("hosts/tests/web/readers.rs")),
     ("web/routes.rs", include_str!("hosts/tests/web/routes.rs")),
 ];
 
@@ -222,7 +224,7 @@ const TESTS_ON_SQLITE: &[(&str, &str)] = &[
 const TESTS_ON_POSTGRES: &[(&str, &str)] = &[
     ("crash.rs", include_str!("hosts/tests/crash.rs")),
     ("database/mod.rs", include_str!("hosts/tests/database_postgres.rs")),
-    ("database/server.rs", include_str!("../support/postgres.rs")),
+    ("database/server.rs", include_str!("../../crates/sagents/tests/support/postgres.rs")),
     ("outage.rs", include_str!("hosts/tests/outage.rs")),
     ("plans.rs", include_str!("hosts/tests/plans_postgres.rs")),
     ("pressure/of_database/mod.rs", include_str!("hosts/tests/pressure/postgres/mod.rs")),

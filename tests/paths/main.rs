@@ -1,7 +1,7 @@
 //! Path equivalence: from every option set to every other one, on real databases, with every sqlx that hosts may have as
 //! the migrator. The program generates the migrations; a small host, `runner/`, moves databases along them.
 
-#[path = "../support/postgres.rs"]
+#[path = "../../crates/sagents/tests/support/postgres.rs"]
 mod postgres;
 mod sets;
 #[path = "../support/mod.rs"]

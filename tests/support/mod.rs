@@ -15,7 +15,7 @@ use std::{panic, thread};
 
 use anstream::StripStream;
 use camino::Utf8PathBuf;
-use sagents::{Io, Tools};
+use sagents_cli::{Io, Tools};
 use tempfile::TempDir;
 
 /// The command line of the original, word for word.
@@ -374,7 +374,7 @@ impl Run {
                 stderr: &mut stderr,
             };
             let args = ["sagents"].iter().chain(args).map(OsString::from).collect();
-            let code = sagents::run(args, &mut io).into();
+            let code = sagents_cli::run(args, &mut io).into();
             let [stdout, stderr] = [stdout, stderr].map(|stream| String::from_utf8(stream.into_inner()).unwrap());
             Self { code, stdout, stderr }
         };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
-#[path = "postgres.rs"]
+#[path = "../../crates/sagents/tests/support/postgres.rs"]
 mod postgres;
 
 pub enum Real {

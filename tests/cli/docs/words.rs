@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::CommandFactory as _;
-use sagents::cli::Cli;
+use sagents_cli::cli::Cli;
 
 use super::directory;
 use super::markdown::pages;

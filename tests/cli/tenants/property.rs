@@ -3,6 +3,7 @@
 //! `--scope-owner`, or by going back to an owner that the rows had before.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use proptest::option::weighted;
@@ -152,7 +153,7 @@ impl World<'_> {
         let mut script = format!("{}CREATE TABLE identities (k INTEGER, {});\n", tables.concat(), columns.join(", "));
         for person in 1..=IDS {
             let keys = TABLES.map(|table| key(table, person).to_string());
-            script += &format!("INSERT INTO identities VALUES ({person}, {});\n", keys.join(", "));
+            writeln!(script, "INSERT INTO identities VALUES ({person}, {});", keys.join(", ")).unwrap();
         }
         let host = Host::with_accounts("").file("migrations/0001_owners.sql", &script);
         let database = real.open();
@@ -336,13 +337,12 @@ impl World<'_> {
         }
         let mut is_complete = true;
         for row in &mut model.rows {
-            let was = row.owner.clone();
+            let earlier_owner = row.owner.clone();
             let id = match (way, backfill) {
-                (None, _) => None,
                 (Some(_), Some(Backfill::ByTitle)) => Some(key(table_of(kind), row.title)),
-                (Some(_), _) if is_same => was.as_ref().map(|(_, id)| *id),
+                (Some(_), _) if is_same => earlier_owner.as_ref().map(|(_, id)| *id),
                 (Some(_), _) if before.former.contains_key(&kind) => row.former.get(&kind).map(|(_, id)| *id),
-                (Some(_), Some(Backfill::None)) => None,
+                (None, _) | (Some(_), Some(Backfill::None)) => None,
                 (Some(_), None) => return Err("another owner without a backfill".to_owned()),
             };
             is_complete &= id.is_some() || way.is_none();
@@ -352,7 +352,7 @@ impl World<'_> {
             }
             if leaves && before.way.is_some() {
                 row.former.retain(|kind, _| kind.0 != before.kind.0);
-                row.former.extend(was.map(|was| (before.kind, was)));
+                row.former.extend(earlier_owner.map(|owner| (before.kind, owner)));
             }
         }
         Ok(is_complete.then_some(model))
@@ -397,7 +397,7 @@ impl World<'_> {
 
     /// Somebody else than those before has a conversation, with a row that follows it.
     fn add_row(&mut self) {
-        let number = self.model.rows.len() as i64 + 1;
+        let number = i64::try_from(self.model.rows.len()).unwrap() + 1;
         let (title, id) = (number % IDS + 1, (2 * number) % IDS + 1);
         let owner = self.model.way.clone().map(|way| (way, id));
         let (column, value) = match &owner {
@@ -457,7 +457,8 @@ fn table_of((noun, table): Kind) -> &'static str {
 
 /// The id of a person in a table.
 fn key(table: &str, person: i64) -> i64 {
-    let shift = TABLES.iter().position(|known| *known == table).unwrap() as i64;
+    let shift = TABLES.iter().position(|known| *known == table).unwrap();
+    let shift = i64::try_from(shift).unwrap();
     (person + shift) % IDS + 1
 }
 

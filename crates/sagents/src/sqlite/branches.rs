@@ -1,0 +1,336 @@
+//! The statements that fork and rewind conversations. They copy and delete rows in the database; the search for the cut reads
+//! ids and positions. One transaction does both, so no other writer comes between.
+
+use std::ops::Range;
+
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::{Driver, retry};
+use crate::cut::{Outline, Place, Search, Step, ToolEntry};
+use crate::rows::{self, Columns as _};
+use crate::serializer;
+use crate::statement::{Statement, statements};
+use crate::store::branches::origin;
+use crate::{Conversation, Error, Fork, Forked, Owner, Point, Result, Revision, Rewound, Timestamp};
+
+statements! {
+    pub(super) struct Branches {
+        /// The ids of messages come as one text, each as 32 digits with its position or sequence behind it.
+        outline: "
+            SELECT c.last_change, s.revision, s.data, (
+                SELECT group_concat(hex(m.message_id) || m.position) FROM {agent_messages} AS m
+                WHERE m.{owner} = $2 AND m.conversation_id = $1 AND m.epoch = s.epoch
+            ), (
+                SELECT group_concat(hex(m.message_id) || m.sequence) FROM {display_messages} AS m
+                WHERE m.{owner} = $2 AND m.conversation_id = $1
+            ), (
+                SELECT json_group_array(m.sequence) FROM {display_messages} AS m
+                WHERE m.{owner} = $2 AND m.conversation_id = $1
+                  AND m.tool_call_id IS NOT NULL AND m.content_type = 'tool_call'
+                  AND (m.status = 'interrupted'
+                       OR m.status IN ('pending', 'executing')
+                          AND json_extract(m.metadata, '$.hitl_decision') = 'approved')
+            )
+            FROM {conversations} AS c
+            LEFT JOIN {agent_states} AS s ON s.{owner} = $2 AND s.conversation_id = $1
+            WHERE c.{owner} = $2 AND c.id = $1",
+        agent_tools: "
+            SELECT m.position, TRUE, CAST(json_extract(t.value, '$.call_id') AS TEXT)
+            FROM {agent_messages} AS m CROSS JOIN json_each(
+                CASE WHEN json_valid(m.data) THEN m.data ELSE '{}' END, '$.tool_calls'
+            ) AS t
+            WHERE m.{owner} = $4 AND m.conversation_id = $1 AND m.epoch = (
+                SELECT s.epoch FROM {agent_states} AS s
+                WHERE s.{owner} = $4 AND s.conversation_id = $1
+            ) AND m.position >= $2 AND m.position < $3
+              AND instr(m.data, '\"tool_calls\"') > 0 AND t.type = 'object'
+            UNION ALL
+            SELECT m.position, FALSE, CAST(json_extract(t.value, '$.tool_call_id') AS TEXT)
+            FROM {agent_messages} AS m CROSS JOIN json_each(
+                CASE WHEN json_valid(m.data) THEN m.data ELSE '{}' END, '$.tool_results'
+            ) AS t
+            WHERE m.{owner} = $4 AND m.conversation_id = $1 AND m.epoch = (
+                SELECT s.epoch FROM {agent_states} AS s
+                WHERE s.{owner} = $4 AND s.conversation_id = $1
+            ) AND m.position >= $2 AND m.position < $3
+              AND instr(m.data, '\"tool_results\"') > 0 AND t.type = 'object'",
+        shown_tools: "
+            SELECT m.sequence, m.content_type = 'tool_call', m.tool_call_id
+            FROM {display_messages} AS m
+            WHERE m.{owner} = $4 AND m.conversation_id = $1 AND m.sequence >= $2 AND m.sequence < $3
+              AND m.tool_call_id IS NOT NULL AND m.content_type IN ('tool_call', 'tool_result')",
+        create: "
+            INSERT INTO {conversations}
+                ({owner}, id, title, scope, metadata, interrupted, next_sequence,
+                 inserted_at, updated_at, last_change{own_conversation_columns})
+            SELECT c.{owner}, $2, coalesce($3, c.title), c.scope, json_set(c.metadata, '$.forked_from', json($4)),
+                   coalesce($5, c.interrupted), c.next_sequence,
+                   $6, $6, c.last_change{c.own_conversation_columns}
+            FROM {conversations} AS c
+            WHERE c.{owner} = $7 AND c.id = $1
+            ON CONFLICT ({owner}, id) DO NOTHING
+            RETURNING {conversation_columns}",
+        existing: "
+            SELECT {c.conversation_columns} FROM {conversations} AS c
+            WHERE c.{owner} = $2 AND c.id = $1",
+        copy_state: "
+            INSERT INTO {agent_states}
+                ({owner}, conversation_id, version, revision, write_id, data, inserted_at, updated_at)
+            SELECT s.{owner}, $2, s.version, 1, $3, $4, $5, $5
+            FROM {agent_states} AS s
+            WHERE s.{owner} = $7 AND s.conversation_id = $1;
+
+            INSERT INTO {agent_messages} ({owner}, conversation_id, epoch, position, message_id, data)
+            SELECT m.{owner}, $2, 0, m.position, m.message_id, m.data
+            FROM {agent_messages} AS m
+            WHERE m.{owner} = $7 AND m.conversation_id = $1 AND m.epoch = (
+                SELECT s.epoch FROM {agent_states} AS s
+                WHERE s.{owner} = $7 AND s.conversation_id = $1
+            ) AND m.position < $6",
+        /// A fork doesn't get an approval of a call that hasn't ended, nor the execution of a call.
+        copy_shown: "
+            INSERT INTO {display_messages}
+                ({owner}, conversation_id, sequence, message_id, item, role, content_type, content, metadata,
+                 tool_call_id, status, inserted_at, changed, delivery{own_display_message_columns})
+            SELECT m.{owner}, $2, m.sequence, m.message_id, m.item, m.role, m.content_type, m.content,
+                   CASE
+                       WHEN m.status = 'executing' AND json_extract(m.metadata, '$.hitl_decision') IS NOT 'approved'
+                           THEN json_set(m.metadata, '$.started_elsewhere', json('true'))
+                       WHEN m.status = 'executing'
+                           THEN json_set(json_remove(m.metadata, '$.hitl_decision', '$.decision', '$.decision_claim',
+                                                     '$.claim'),
+                                         '$.started_elsewhere', json('true'))
+                       WHEN m.tool_call_id IS NOT NULL AND json_extract(m.metadata, '$.hitl_decision') = 'approved'
+                            AND (m.status IN ('pending', 'interrupted') OR json_extract(m.metadata, '$.is_interrupt'))
+                           THEN json_remove(m.metadata, '$.hitl_decision', '$.decision', '$.decision_claim', '$.claim')
+                       ELSE m.metadata
+                   END,
+                   m.tool_call_id,
+                   CASE
+                       WHEN m.status IN ('pending', 'executing')
+                            AND json_extract(m.metadata, '$.hitl_decision') = 'approved' THEN 'interrupted'
+                       WHEN m.status = 'executing' THEN 'unknown'
+                       ELSE m.status
+                   END, m.inserted_at, m.changed,
+                   CASE m.delivery WHEN 'draft' THEN 'interrupted' ELSE m.delivery END{m.own_display_message_columns}
+            FROM {display_messages} AS m
+            WHERE m.{owner} = $5 AND m.conversation_id = $1
+              AND (m.sequence < $3) <> (m.sequence IN (SELECT d.value FROM json_each($4) AS d))",
+        /// A row without tokens marks a message that was counted in the other conversation.
+        copy_usage: "
+            INSERT INTO {usage}
+                ({owner}, conversation_id, message_id, model, input_tokens, output_tokens, cached_tokens, inserted_at)
+            SELECT u.{owner}, $2, u.message_id, u.model, 0, 0, 0, $3
+            FROM {usage} AS u
+            WHERE u.{owner} = $4 AND u.conversation_id = $1",
+        rewind_shown: "
+            DELETE FROM {display_messages} AS m
+            WHERE m.{owner} = $5 AND m.conversation_id = $1 AND m.sequence >= $4
+              AND (m.sequence >= $2) <> (m.sequence IN (SELECT d.value FROM json_each($3) AS d))",
+        /// A removal has the number of a change. The last display message that stays gets it, too: a reader who loads it is
+        /// known to have seen the removal.
+        rewind: "
+            UPDATE {conversations} AS c
+            SET last_change = $4, last_removal = $4, interrupted = c.interrupted AND $3,
+                updated_at = max(c.updated_at, $2)
+            WHERE c.{owner} = $6 AND c.id = $1;
+
+            UPDATE {display_messages} AS m SET changed = $4
+            WHERE m.{owner} = $6 AND m.conversation_id = $1 AND m.sequence = $5;
+
+            UPDATE {runs} AS r SET cancel_requested = TRUE
+            WHERE r.{owner} = $6 AND r.conversation_id = $1
+              AND (r.status = 'running' OR r.status = 'waiting' AND NOT $3)",
+        rewind_state: "
+            DELETE FROM {agent_messages} AS m
+            WHERE m.{owner} = $6 AND m.conversation_id = $1 AND m.epoch = (
+                SELECT s.epoch FROM {agent_states} AS s
+                WHERE s.{owner} = $6 AND s.conversation_id = $1
+            ) AND m.position >= $5;
+
+            UPDATE {agent_states} AS s
+            SET revision = s.revision + 1, write_id = $2, data = $3, updated_at = max(s.updated_at, $4)
+            WHERE s.{owner} = $6 AND s.conversation_id = $1",
+    }
+}
+
+impl Driver {
+    /// Nothing if the id is taken.
+    pub(crate) async fn fork_conversation(&self, owner: &Owner, id: Uuid, fork: &Fork) -> Result<Option<Forked>> {
+        retry(|| async {
+            let (sql, now) = (&self.sql.branches, Timestamp::now());
+            let mut tx = self.begin().await?;
+            let place = self.find_cut(&mut tx, owner, id, fork.at).await?;
+            let created = sqlx::query(&sql.create)
+                .bind(id)
+                .bind(fork.id)
+                .bind(&fork.title)
+                .bind(Json(origin(id, place.cut)))
+                .bind(place.waits_in_fork())
+                .bind(now)
+                .bind(owner.key())
+                .fetch_optional(&mut *tx)
+                .await?;
+            let Some(created) = created else {
+                tx.rollback().await?;
+                return Ok(None);
+            };
+            if let Some(header) = place.header()? {
+                sqlx::query(&sql.copy_state)
+                    .bind(id)
+                    .bind(fork.id)
+                    .bind(Uuid::now_v7())
+                    .bind(header)
+                    .bind(now)
+                    .bind(place.position)
+                    .bind(owner.key())
+                    .execute(&mut *tx)
+                    .await?;
+            }
+            sqlx::query(&sql.copy_shown)
+                .bind(id)
+                .bind(fork.id)
+                .bind(place.sequence)
+                .bind(Json(&place.displaced))
+                .bind(owner.key())
+                .execute(&mut *tx)
+                .await?;
+            let usage = sqlx::query(&sql.copy_usage).bind(id).bind(fork.id).bind(now).bind(owner.key());
+            usage.execute(&mut *tx).await?;
+            tx.commit().await?;
+            Ok(Some(Forked { conversation: rows::conversation(&created)?, cut: place.cut }))
+        })
+        .await
+    }
+
+    pub(crate) async fn existing_conversation(&self, owner: &Owner, id: Uuid) -> Result<Option<Conversation>> {
+        let query = sqlx::query(&self.sql.branches.existing).bind(id).bind(owner.key());
+        let row = query.fetch_optional(&self.pool).await?;
+        Ok(row.as_ref().map(rows::conversation).transpose()?)
+    }
+
+    pub(crate) async fn rewind_conversation(
+        &self,
+        owner: &Owner,
+        id: Uuid,
+        to: Point,
+        write_id: Uuid,
+    ) -> Result<Rewound> {
+        let rewound = retry(|| async {
+            let (sql, now) = (&self.sql.branches, Timestamp::now());
+            let mut tx = self.begin().await?;
+            let place = self.find_cut(&mut tx, owner, id, to).await?;
+            if !place.removes() {
+                tx.rollback().await?;
+                return Ok((place.unchanged(), false));
+            }
+            sqlx::query(&sql.rewind_shown)
+                .bind(id)
+                .bind(place.sequence)
+                .bind(Json(&place.displaced))
+                .bind(place.first_removed())
+                .bind(owner.key())
+                .execute(&mut *tx)
+                .await?;
+            sqlx::query(&sql.rewind)
+                .bind(id)
+                .bind(now)
+                .bind(place.is_waiting)
+                .bind(place.last_change + 1)
+                .bind(place.last_sequence)
+                .bind(owner.key())
+                .execute(&mut *tx)
+                .await?;
+            if let Some(header) = place.header()? {
+                sqlx::query(&sql.rewind_state)
+                    .bind(id)
+                    .bind(write_id)
+                    .bind(header)
+                    .bind(now)
+                    .bind(place.position)
+                    .bind(owner.key())
+                    .execute(&mut *tx)
+                    .await?;
+            }
+            tx.commit().await?;
+            Ok((place.rewound(), true))
+        })
+        .await?;
+        let (rewound, is_changed) = rewound;
+        if is_changed {
+            self.announce(id);
+        }
+        Ok(rewound)
+    }
+
+    async fn find_cut(
+        &self,
+        connection: &mut SqliteConnection,
+        owner: &Owner,
+        id: Uuid,
+        point: Point,
+    ) -> Result<Place> {
+        let row = sqlx::query(&self.sql.branches.outline).bind(id).bind(owner.key());
+        let row = row.fetch_optional(&mut *connection).await?.ok_or(Error::NotFound)?;
+        let mut search = Search::new(outline(&row)?, point)?;
+        loop {
+            match search.step() {
+                Step::AgentTools(range) => {
+                    let tools = tools(connection, &self.sql.branches.agent_tools, owner, id, &range).await?;
+                    search.add_agent_tools(&range, tools);
+                }
+                Step::ShownTools(range) => {
+                    let tools = tools(connection, &self.sql.branches.shown_tools, owner, id, &range).await?;
+                    search.add_shown_tools(&range, tools);
+                }
+                Step::Done(place) => return Ok(*place),
+            }
+        }
+    }
+}
+
+fn outline(row: &SqliteRow) -> Result<Outline> {
+    let revision: Option<i64> = row.at(1)?;
+    let state = match revision {
+        Some(revision) => Some((Revision(revision), serializer::read_stored("", row.bytes(2)?)?)),
+        None => None,
+    };
+    let header = state.as_ref().map(|(_, header)| header);
+    let agent = Outline::agent_messages(header, numbered_ids(row.at(3)?)?)?;
+    let mut shown = numbered_ids(row.at(4)?)?;
+    shown.sort_unstable();
+    let Json(waiting) = row.at(5)?;
+    Ok(Outline { last_change: row.at(0)?, agent, shown, waiting, state })
+}
+
+/// Reads ids that have numbers behind them.
+fn numbered_ids(text: Option<&str>) -> sqlx::Result<Vec<(i64, Uuid)>> {
+    let numbered_id = |text: &str| {
+        let (id, number) = text.split_at_checked(32)?;
+        Some((number.parse().ok()?, Uuid::try_parse(id).ok()?))
+    };
+    let items = text.into_iter().flat_map(|text| text.split(','));
+    let items =
+        items.map(|item| numbered_id(item).ok_or_else(|| sqlx::Error::Decode("a message id is damaged".into())));
+    items.collect()
+}
+
+async fn tools(
+    connection: &mut SqliteConnection,
+    statement: &Statement,
+    owner: &Owner,
+    id: Uuid,
+    range: &Range<i64>,
+) -> Result<Vec<ToolEntry>> {
+    let tools = sqlx::query(statement)
+        .bind(id)
+        .bind(range.start)
+        .bind(range.end)
+        .bind(owner.key())
+        .try_map(|row: SqliteRow| rows::tool_entry(&row))
+        .fetch_all(connection)
+        .await?;
+    Ok(tools.into_iter().flatten().collect())
+}
