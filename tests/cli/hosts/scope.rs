@@ -115,6 +115,9 @@ fn without_an_owner_a_context_brings_its_scope() {
     pub struct Owner;
 
     impl Owner {
+        /// Whether all callers share one owner: then nobody has to sign in.
+        pub const IS_SHARED: bool = true;
+
         /// The value of the column `scope`.
         #[allow(clippy::unused_self, reason = "the same call as with an owner")]
         pub(super) fn to_json(&self) -> Value {
