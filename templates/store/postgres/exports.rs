@@ -119,7 +119,7 @@ impl Store {
             return Ok(None);
         }
         let (mut state, mut count, mut next_sequence) = (None, 0_i32, 0);
-        let mut batch = Batch::default();
+        let mut batch = Inserts::default();
         while let Some(record) = source()? {
             match record {
                 Record::Conversation(_) => {}
@@ -139,7 +139,7 @@ impl Store {
             }
             if batch.is_full() {
                 batch.insert(&mut tx, owner, new.id).await?;
-                batch = Batch::default();
+                batch = Inserts::default();
             }
         }
         batch.insert(&mut tx, owner, new.id).await?;
@@ -162,7 +162,7 @@ impl Store {
 
 /// Rows that are inserted together.
 #[derive(Default)]
-struct Batch {
+struct Inserts {
     agent_messages: Vec<Row>,
     messages: Vec<ExportedMessage>,
     usage: Vec<ExportedUsage>,
@@ -170,7 +170,7 @@ struct Batch {
     bytes: usize,
 }
 
-impl Batch {
+impl Inserts {
     fn is_full(&self) -> bool {
         let rows = self.agent_messages.len() + self.messages.len() + self.usage.len();
         rows >= 1000 || self.bytes >= 1024 * 1024
