@@ -227,7 +227,7 @@ impl Inquiry<'_> {
         if before.owner_type == noun.as_str() {
             return before.owner_reading();
         }
-        let mut former = self.last.schema.as_ref()?.schema.former_owners().take(0);
+        let mut former = self.last.schema.as_ref()?.schema.former_owners();
         former.find(|(_, ids)| ids.owner_type == noun.as_str()).and_then(|(_, ids)| ids.reading.clone())
     }
 
