@@ -4,15 +4,23 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// A point of a conversation, named by the id of a message.
+///
+/// The id is the same in the agent state and in the display messages. A cut at a point keeps both in agreement:
+///
+/// - A message that's in both stays in both or in neither. A message that's only displayed stays if it's displayed before
+///   the point.
+/// - A tool call stays with its result. If the point is between the two, the cut moves to before the message with the call;
+///   see [`Cut::moved`]. A call without a result stays.
+/// - Todos and metadata aren't part of a message and stay as they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Point {
-    /// Behind the last message.
+    /// After the last message.
     #[default]
     End,
-    /// Behind a message, which stays.
+    /// After a message, which stays.
     Through(Uuid),
-    /// In front of a message, which does not stay.
+    /// Before a message, which doesn't stay.
     Before(Uuid),
 }
 
@@ -21,7 +29,7 @@ pub enum Point {
 pub struct Cut {
     /// The last message that stays, by the order of the display messages.
     pub last: Option<Uuid>,
-    /// Whether the cut is before the point that was asked for, because it would have separated a tool
-    /// call from its result. It is before the message with the call then.
+    /// Whether the cut is before the requested point, because it would have separated a tool call from its result. Then
+    /// it's before the message with the call.
     pub moved: bool,
 }

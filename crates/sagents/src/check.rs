@@ -13,6 +13,16 @@ pub(crate) struct FoundTable {
     /// The columns of each unique constraint or index, and of each other index.
     pub(crate) unique: Vec<Vec<String>>,
     pub(crate) indexes: Vec<String>,
+    pub(crate) foreign_keys: Vec<FoundForeignKey>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FoundForeignKey {
+    pub(crate) columns: Vec<String>,
+    pub(crate) table: String,
+    pub(crate) references: Vec<String>,
+    /// Whether deletes cascade.
+    pub(crate) cascades: bool,
 }
 
 #[derive(Debug)]
@@ -65,7 +75,8 @@ pub(crate) fn problems(
             }
         }
         if depth == Depth::Everything {
-            details(&table, found, &own, database, &mut problems);
+            let is_listed = |column: &str| own.contains(column) || tables.is_former_owner(column);
+            details(&table, found, is_listed, database, &mut problems);
         }
     }
     problems
@@ -80,7 +91,13 @@ fn own_columns(tables: &Tables, table: &str) -> BTreeSet<&'static str> {
     }
 }
 
-fn details(table: &Table, found: &FoundTable, own: &BTreeSet<&str>, database: Database, problems: &mut Vec<String>) {
+fn details(
+    table: &Table,
+    found: &FoundTable,
+    is_listed: impl Fn(&str) -> bool,
+    database: Database,
+    problems: &mut Vec<String>,
+) {
     let name = &table.name;
     for found in &found.columns {
         let column = &found.name;
@@ -94,7 +111,7 @@ fn details(table: &Table, found: &FoundTable, own: &BTreeSet<&str>, database: Da
             None if !found.is_optional => {
                 problems.push(format!("{name}.{column} needs a default or has to allow NULL"));
             }
-            None if own.contains(column.as_str()) => {}
+            None if is_listed(column) => {}
             None if name.ends_with("conversations") || name.ends_with("display_messages") => {
                 let model = if name.ends_with("conversations") { "Conversation" } else { "DisplayMessage" };
                 problems.push(format!(
@@ -110,6 +127,18 @@ fn details(table: &Table, found: &FoundTable, own: &BTreeSet<&str>, database: Da
     for key in &table.unique {
         if !found.unique.contains(&key.columns) {
             problems.push(format!("{name} has no unique constraint on ({})", key.columns.join(", ")));
+        }
+    }
+    for key in &table.foreign_keys {
+        let needed = FoundForeignKey {
+            columns: key.columns.clone(),
+            table: key.table.clone(),
+            references: key.references.clone(),
+            cascades: true,
+        };
+        if !found.foreign_keys.contains(&needed) {
+            let (columns, table) = (key.columns.join(", "), &key.table);
+            problems.push(format!("{name} has no foreign key on ({columns}) to {table} with ON DELETE CASCADE"));
         }
     }
     for index in &table.indexes {

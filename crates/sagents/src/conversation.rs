@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::page::{Cursor, Position, rows_to_read};
-use crate::values::{check_id, clean_json, clean_string};
+use crate::page::{Cursor, Position, is_cut, rows_to_read};
 use crate::{Result, Timestamp};
 
 /// A row of `{prefix}conversations`.
@@ -30,62 +29,6 @@ pub struct Conversation {
     pub updated_at: Timestamp,
     /// When it was archived, if it is.
     pub archived_at: Option<Timestamp>,
-}
-
-/// A conversation to create.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewConversation {
-    /// A `UUIDv7`. Choose it yourself if you want to be able to repeat the call.
-    pub id: Uuid,
-    /// The title that a person sees.
-    pub title: Option<String>,
-    /// Data of your application's, nested at most 100 levels deep.
-    pub metadata: Map<String, Value>,
-}
-
-impl NewConversation {
-    /// A conversation without a title, with a new id.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { id: Uuid::now_v7(), title: None, metadata: Map::new() }
-    }
-
-    /// Sets the id, which must be a `UUIDv7`.
-    #[must_use]
-    pub fn id(mut self, id: Uuid) -> Self {
-        self.id = id;
-        self
-    }
-
-    /// Sets the title.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// Sets the metadata.
-    #[must_use]
-    pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
-        self.metadata = metadata;
-        self
-    }
-
-    /// Checks the id, and [cleans](crate::values) title and metadata.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Invalid`](crate::Error::Invalid) if the id isn't a `UUIDv7` or the metadata is nested too deeply.
-    pub fn checked(self) -> Result<Self> {
-        check_id(self.id)?;
-        Ok(Self { id: self.id, title: self.title.map(clean_string), metadata: clean_json(self.metadata)? })
-    }
-}
-
-impl Default for NewConversation {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// What to change in a conversation. Everything else stays.
@@ -127,17 +70,6 @@ impl ConversationChanges {
     pub fn archived(mut self, archived: bool) -> Self {
         self.archived = Some(archived);
         self
-    }
-
-    /// [Cleans](crate::values) title and metadata.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Invalid`](crate::Error::Invalid) if the metadata is nested too deeply.
-    pub fn checked(self) -> Result<Self> {
-        let title = self.title.map(|title| title.map(clean_string));
-        let metadata = self.metadata.map(clean_json).transpose()?;
-        Ok(Self { title, metadata, archived: self.archived })
     }
 }
 
@@ -220,6 +152,29 @@ impl ListConversations {
         rows_to_read(self.limit, Self::MAX_LIMIT).map(i64::from)
     }
 
+    /// Whether the rows of a group's list were cut within one position: members of a group can have conversations with the
+    /// same id, and a page must not separate them. If so, read twice as many rows. `read` is the number you asked for.
+    ///
+    /// ```
+    /// # use sagents::{Conversation, ListConversations, Page, Result};
+    /// # async fn select(limit: i64) -> Result<Vec<Conversation>> { Ok(Vec::new()) }
+    /// # async fn example(list: ListConversations) -> Result<Page<Conversation>> {
+    /// let cursor = |row: &Conversation| list.cursor(row.updated_at, row.id);
+    /// let mut read = list.rows_to_read()?;
+    /// loop {
+    ///     let rows = select(read).await?;
+    ///     if !list.is_cut(&rows, read, cursor) {
+    ///         return Ok(Page::new(rows, list.limit, cursor));
+    ///     }
+    ///     read *= 2;
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_cut<T>(&self, rows: &[T], read: i64, cursor: impl Fn(&T) -> Cursor) -> bool {
+        is_cut(rows, self.limit, read, cursor)
+    }
+
     /// The cursor that continues this list behind a conversation.
     #[must_use]
     pub fn cursor(&self, updated_at: Timestamp, id: Uuid) -> Cursor {
@@ -276,15 +231,6 @@ mod tests {
             assert!(matches!(ListConversations::new().limit(limit).rows_to_read(), Err(Error::Invalid(_))));
         }
         assert_eq!(ListConversations::new().limit(200).rows_to_read().unwrap(), 201);
-    }
-
-    #[test]
-    fn text_and_ids_are_checked() {
-        let new = NewConversation::new().title("a\0b").checked().unwrap();
-        assert_eq!(new.title.as_deref(), Some("a\u{FFFD}b"));
-        assert!(matches!(NewConversation::new().id(Uuid::max()).checked(), Err(Error::Invalid(_))));
-        let changes = ConversationChanges::default().title("a\0b").archived(true).checked().unwrap();
-        assert_eq!((changes.title, changes.archived), (Some(Some("a\u{FFFD}b".into())), Some(true)));
     }
 
     #[test]

@@ -62,6 +62,18 @@ impl DisplayMessage {
         })
     }
 
+    /// Who decided about this tool call, if the [decision](Decision::by) says so.
+    #[must_use]
+    pub fn decided_by(&self) -> Option<&str> {
+        self.metadata.get(DECISION)?.get(DECIDED_BY)?.as_str()
+    }
+
+    /// When a person decided about this tool call.
+    #[must_use]
+    pub fn decided_at(&self) -> Option<Timestamp> {
+        self.metadata.get(DECISION)?.get(DECIDED_AT)?.as_str()?.parse().ok()
+    }
+
     /// The claim of the caller who started this tool call.
     #[must_use]
     pub fn claim(&self) -> Option<Uuid> {
@@ -215,6 +227,9 @@ impl NewDisplayMessage {
 /// Keys in the metadata of a tool call: the decision about it, who decided, and who started it.
 pub(crate) const HITL_DECISION: &str = "hitl_decision";
 pub(crate) const DECISION: &str = "decision";
+/// Keys of a decision, beside those of [`Decision`].
+pub(crate) const DECIDED_BY: &str = "by";
+pub(crate) const DECIDED_AT: &str = "at";
 pub(crate) const DECISION_CLAIM: &str = "decision_claim";
 pub(crate) const CLAIM: &str = "claim";
 /// Values of [`HITL_DECISION`], which the Elixir library reads and writes.

@@ -1,8 +1,27 @@
 //! Conversations as values and as files, to move them to another owner or another database.
 //!
-//! A file has one record on a line, in this order: `conversation`, `state` if there is one, then each
-//! `agent_message`, `display_message` and `usage`, and `end` with their numbers. The same content is
-//! always the same file.
+//! A file has one JSON record per line, in this order: `conversation`, `state` if there is one, then each `agent_message`,
+//! `display_message` and `usage`, and `end` with their numbers. Equal conversations are equal files. The state and its
+//! messages have the Elixir library's format.
+//!
+//! ```
+//! use sagents::Export;
+//!
+//! let file = r#"
+//! {"type":"conversation","version":1,"id":"01890a5d-ac96-774b-bcce-b302099a8057","title":"Plans","metadata":{},"interrupted":false,"inserted_at":"2026-01-02T03:04:05.000000Z","updated_at":"2026-01-02T03:04:05.000000Z","archived_at":null}
+//! {"type":"state","envelope":{"version":2,"state":{"messages":[],"todos":[],"metadata":{}}},"undisplayed":[]}
+//! {"type":"agent_message","id":"01890a5d-ac96-774b-bcce-b302099a8058","message":{"role":"user","content":"Where to?"}}
+//! {"type":"display_message","sequence":0,"message_id":"01890a5d-ac96-774b-bcce-b302099a8058","item":0,"role":"user","content_type":"text","content":"Where to?","metadata":{},"tool_call_id":null,"status":null,"inserted_at":"2026-01-02T03:04:05.000000Z","delivery":"stored"}
+//! {"type":"usage","message_id":"01890a5d-ac96-774b-bcce-b302099a8058","model":"large","input_tokens":100,"output_tokens":20,"cached_tokens":0,"inserted_at":"2026-01-02T03:04:05.000000Z"}
+//! {"type":"end","agent_messages":1,"display_messages":1,"usage":1}
+//! "#;
+//! let export = Export::read_from(file.trim_start().as_bytes())?;
+//! assert_eq!(export.messages[0].content, "Where to?");
+//! # Ok::<_, sagents::ExportError>(())
+//! ```
+//!
+//! An import refuses a file without its `end`, with a value that can't be stored, with an unknown key or of another
+//! version. It names the place, for example `line 17: message.role: …`, and stores nothing.
 
 mod checks;
 mod fields;
@@ -135,11 +154,11 @@ pub struct ExportedUsage {
     /// The model, if it is known.
     pub model: Option<String>,
     /// All input tokens.
-    pub input_tokens: i64,
+    pub input_tokens: u64,
     /// All output tokens.
-    pub output_tokens: i64,
+    pub output_tokens: u64,
     /// The input tokens that were read from a cache.
-    pub cached_tokens: i64,
+    pub cached_tokens: u64,
     /// When the message was stored.
     pub inserted_at: Timestamp,
 }

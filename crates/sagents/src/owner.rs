@@ -212,104 +212,74 @@ impl<T: OwnerScope + ?Sized> OwnerScope for Arc<T> {
     }
 }
 
-#[cfg(feature = "_sqlite")]
-mod sqlite {
+#[cfg(any(feature = "_sqlite", feature = "postgres"))]
+mod database {
     use sqlx::encode::IsNull;
     use sqlx::error::BoxDynError;
-    use sqlx::sqlite::{Sqlite, SqliteArgumentsBuffer, SqliteTypeInfo, SqliteValueRef};
-    use sqlx::{Decode, Encode, Type, TypeInfo as _, ValueRef as _};
+    use sqlx::{Database, Decode, Encode, Type, TypeInfo as _, ValueRef as _};
     use uuid::Uuid;
 
     use super::Key;
 
-    impl Type<Sqlite> for Key {
-        fn type_info() -> SqliteTypeInfo {
-            <i64 as Type<Sqlite>>::type_info()
+    impl<DB: Database> Type<DB> for Key
+    where
+        i64: Type<DB>,
+    {
+        fn type_info() -> DB::TypeInfo {
+            <i64 as Type<DB>>::type_info()
         }
 
-        fn compatible(_: &SqliteTypeInfo) -> bool {
+        fn compatible(_: &DB::TypeInfo) -> bool {
             true
         }
     }
 
-    impl Encode<'_, Sqlite> for Key {
-        fn encode_by_ref(&self, arguments: &mut SqliteArgumentsBuffer) -> Result<IsNull, BoxDynError> {
+    impl<'q, DB: Database> Encode<'q, DB> for Key
+    where
+        i64: Encode<'q, DB> + Type<DB>,
+        Uuid: Encode<'q, DB> + Type<DB>,
+        String: Encode<'q, DB> + Type<DB>,
+    {
+        fn encode_by_ref(&self, arguments: &mut DB::ArgumentBuffer) -> Result<IsNull, BoxDynError> {
             match self {
-                Self::Integer(key) => <i64 as Encode<Sqlite>>::encode(*key, arguments),
-                Self::Uuid(key) => <Uuid as Encode<Sqlite>>::encode(*key, arguments),
-                Self::Text(key) => <String as Encode<Sqlite>>::encode_by_ref(key, arguments),
+                Self::Integer(key) => key.encode_by_ref(arguments),
+                Self::Uuid(key) => key.encode_by_ref(arguments),
+                Self::Text(key) => key.encode_by_ref(arguments),
             }
         }
 
-        fn produces(&self) -> Option<SqliteTypeInfo> {
+        fn produces(&self) -> Option<DB::TypeInfo> {
             Some(match self {
-                Self::Integer(_) => <i64 as Type<Sqlite>>::type_info(),
-                Self::Uuid(_) => <Uuid as Type<Sqlite>>::type_info(),
-                Self::Text(_) => <str as Type<Sqlite>>::type_info(),
+                Self::Integer(_) => <i64 as Type<DB>>::type_info(),
+                Self::Uuid(_) => <Uuid as Type<DB>>::type_info(),
+                Self::Text(_) => <String as Type<DB>>::type_info(),
             })
         }
     }
 
-    impl Decode<'_, Sqlite> for Key {
-        fn decode(value: SqliteValueRef<'_>) -> Result<Self, BoxDynError> {
+    #[cfg(feature = "_sqlite")]
+    impl Decode<'_, sqlx::Sqlite> for Key {
+        fn decode(value: sqlx::sqlite::SqliteValueRef<'_>) -> Result<Self, BoxDynError> {
             let kind = value.type_info().name().to_owned();
             match kind.as_str() {
-                "INTEGER" => Ok(Self::Integer(<i64 as Decode<Sqlite>>::decode(value)?)),
-                "BLOB" => Ok(Self::Uuid(<Uuid as Decode<Sqlite>>::decode(value)?)),
-                "TEXT" => Ok(Self::Text(<String as Decode<Sqlite>>::decode(value)?)),
+                "INTEGER" => Ok(Self::Integer(<i64 as Decode<sqlx::Sqlite>>::decode(value)?)),
+                "BLOB" => Ok(Self::Uuid(<Uuid as Decode<sqlx::Sqlite>>::decode(value)?)),
+                "TEXT" => Ok(Self::Text(<String as Decode<sqlx::Sqlite>>::decode(value)?)),
                 other => Err(format!("a key of the type {other}").into()),
             }
         }
     }
-}
 
-#[cfg(feature = "postgres")]
-mod postgres {
-    use sqlx::encode::IsNull;
-    use sqlx::error::BoxDynError;
-    use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo, PgValueRef, Postgres};
-    use sqlx::{Decode, Encode, Type, TypeInfo as _, ValueRef as _};
-    use uuid::Uuid;
-
-    use super::Key;
-
-    impl Type<Postgres> for Key {
-        fn type_info() -> PgTypeInfo {
-            <i64 as Type<Postgres>>::type_info()
-        }
-
-        fn compatible(_: &PgTypeInfo) -> bool {
-            true
-        }
-    }
-
-    impl Encode<'_, Postgres> for Key {
-        fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-            match self {
-                Self::Integer(key) => <i64 as Encode<Postgres>>::encode(*key, buffer),
-                Self::Uuid(key) => <Uuid as Encode<Postgres>>::encode(*key, buffer),
-                Self::Text(key) => <String as Encode<Postgres>>::encode_by_ref(key, buffer),
-            }
-        }
-
-        fn produces(&self) -> Option<PgTypeInfo> {
-            Some(match self {
-                Self::Integer(_) => <i64 as Type<Postgres>>::type_info(),
-                Self::Uuid(_) => <Uuid as Type<Postgres>>::type_info(),
-                Self::Text(_) => <str as Type<Postgres>>::type_info(),
-            })
-        }
-    }
-
-    impl Decode<'_, Postgres> for Key {
-        fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
+    #[cfg(feature = "postgres")]
+    impl Decode<'_, sqlx::Postgres> for Key {
+        fn decode(value: sqlx::postgres::PgValueRef<'_>) -> Result<Self, BoxDynError> {
             let kind = value.type_info().name().to_owned();
             match kind.as_str() {
-                "INT2" => Ok(Self::Integer(<i16 as Decode<Postgres>>::decode(value)?.into())),
-                "INT4" => Ok(Self::Integer(<i32 as Decode<Postgres>>::decode(value)?.into())),
-                "INT8" => Ok(Self::Integer(<i64 as Decode<Postgres>>::decode(value)?)),
-                "UUID" => Ok(Self::Uuid(<Uuid as Decode<Postgres>>::decode(value)?)),
-                _ => Ok(Self::Text(<String as Decode<Postgres>>::decode(value)?)),
+                "INT2" => Ok(Self::Integer(<i16 as Decode<sqlx::Postgres>>::decode(value)?.into())),
+                "INT4" => Ok(Self::Integer(<i32 as Decode<sqlx::Postgres>>::decode(value)?.into())),
+                "INT8" => Ok(Self::Integer(<i64 as Decode<sqlx::Postgres>>::decode(value)?)),
+                "UUID" => Ok(Self::Uuid(<Uuid as Decode<sqlx::Postgres>>::decode(value)?)),
+                _ => Ok(Self::Text(<String as Decode<sqlx::Postgres>>::decode(value)?)),
             }
         }
     }

@@ -77,9 +77,7 @@ impl<R> PageRows<R> {
     }
 }
 
-/// Whether rows in the last position of a page may be missing from `rows`, of which `read` were asked for. Only a group
-/// can have several rows in one position: a conversation and a copy with the same id.
-#[cfg(any(feature = "_sqlite", feature = "postgres"))]
+/// Whether rows in the last position of a page may be missing from `rows`, of which `read` were asked for.
 pub(crate) fn is_cut<T>(rows: &[T], limit: u32, read: i64, cursor: impl Fn(&T) -> Cursor) -> bool {
     let last_of_page = rows.get(limit as usize - 1);
     i64::try_from(rows.len()).is_ok_and(|found| found >= read) && last_of_page.map(&cursor) == rows.last().map(&cursor)

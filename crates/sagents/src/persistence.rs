@@ -59,6 +59,27 @@ pub enum Expect {
 impl Expect {
     /// No saved state.
     pub const NOTHING: Self = Self::Revision(Revision(0));
+
+    /// Makes the save idempotent: repeated with the same id, it's applied once.
+    #[must_use]
+    pub fn with_write_id(self, write_id: Uuid) -> SaveOptions {
+        SaveOptions { expect: self, write_id }
+    }
+}
+
+/// How a state is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SaveOptions {
+    /// What the save expects to be stored.
+    pub expect: Expect,
+    /// Identifies the save; a new one by default.
+    pub write_id: Uuid,
+}
+
+impl From<Expect> for SaveOptions {
+    fn from(expect: Expect) -> Self {
+        expect.with_write_id(Uuid::now_v7())
+    }
 }
 
 /// The result of [`AgentPersistence::load_state`].

@@ -11,10 +11,12 @@ mod changes;
 mod conversations;
 pub(crate) mod errors;
 mod exports;
+mod fixtures;
 mod lease;
 mod messages;
-mod models;
 mod notifications;
+#[cfg(test)]
+mod plans;
 mod runs;
 mod saves;
 mod search;
@@ -22,26 +24,44 @@ mod states;
 mod tool_calls;
 mod usage;
 
+#[path = "shared/cut.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_cut;
+#[path = "shared/exports.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_exports;
+#[path = "shared/models.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_models;
+#[path = "shared/reads.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_reads;
+#[path = "shared/states.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_states;
+#[path = "shared/store.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_store;
+
 use std::future::Future;
-use std::ops::Deref;
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use self::branches::Branches;
 use self::changes::Changes;
-use self::conversations::{ConversationRows, GroupLists, Lists, Old};
+use self::conversations::{ConversationRows, Old};
 use self::errors::is_collision;
 use self::exports::{Exports, Imports};
 use self::lease::{Lease, Turn, Turns};
 use self::messages::DisplayMessages;
 use self::notifications::Notifications;
-use self::runs::{GroupRuns, Runs};
+use self::runs::{AbandonedRuns, GroupRuns, Runs};
 use self::saves::Saves;
 use self::search::{GroupSearch, Search};
 use self::states::States;
@@ -49,7 +69,11 @@ use self::tool_calls::ToolCalls;
 use self::usage::{Counts, GroupCounts};
 use crate::schema::Database;
 use crate::statement::{Names, OwnColumns, statement_sets, statements};
-use crate::{Error, Key, Owner, Reach, Result, Tables};
+use crate::{Error, Owner, Reach, Result, Tables};
+
+type Connection = PgConnection;
+type Pool = PgPool;
+type Row = PgRow;
 
 /// Opens a pool with the settings that this library needs.
 ///
@@ -129,26 +153,12 @@ impl Store {
         Self { pool: driver.pool.clone(), store: crate::Store { driver: crate::store::Driver::Postgres(driver) } }
     }
 
-    /// The pool, for statements of your own.
-    #[must_use]
-    pub fn pool(&self) -> &PgPool {
-        &self.pool
-    }
-
     fn driver(&self) -> &Driver {
         match &self.store.driver {
             crate::store::Driver::Postgres(driver) => driver,
             #[cfg(feature = "_sqlite")]
             crate::store::Driver::Sqlite(_) => unreachable!("this store has a driver for PostgreSQL"),
         }
-    }
-}
-
-impl Deref for Store {
-    type Target = crate::Store;
-
-    fn deref(&self) -> &crate::Store {
-        &self.store
     }
 }
 
@@ -174,7 +184,6 @@ statement_sets! {
         conversations: Conversations,
         exports: Exports,
         imports: Imports,
-        lists: Lists,
         old: Old,
         messages: DisplayMessages,
         saves: Saves,
@@ -182,6 +191,7 @@ statement_sets! {
         usage: Counts,
         branches: Branches,
         runs: Runs,
+        abandoned_runs: AbandonedRuns,
         states: States,
         search: Search,
     }
@@ -190,7 +200,6 @@ statement_sets! {
 statement_sets! {
     /// Every statement for groups.
     struct GroupSql {
-        lists: GroupLists,
         members: Members,
         runs: GroupRuns,
         search: GroupSearch,
@@ -233,32 +242,6 @@ impl Driver {
         }
     }
 
-    /// The most connections that the pool opens.
-    #[cfg(feature = "axum")]
-    pub(crate) fn max_connections(&self) -> u32 {
-        self.pool.options().get_max_connections()
-    }
-
-    pub(crate) fn tables(&self) -> &Tables {
-        &self.tables
-    }
-
-    /// The statements for groups.
-    fn groups(&self) -> Result<&GroupSql> {
-        self.groups.as_deref().ok_or(Error::NoOwner)
-    }
-
-    /// The members of a group that have a conversation with this id; two if there are more.
-    pub(crate) async fn owners_in_group(&self, group: &Key, conversation_id: Uuid) -> Result<Vec<Key>> {
-        let query = sqlx::query_scalar(&self.groups()?.members.owners).bind(conversation_id).bind(group);
-        Ok(query.fetch_all(&self.pool).await?)
-    }
-
-    pub(crate) async fn conversation_exists(&self, owner: &Owner, conversation_id: Uuid) -> Result<bool> {
-        let query = sqlx::query(&self.sql.conversations.exists).bind(conversation_id).bind(owner.key());
-        Ok(query.fetch_optional(&self.pool).await?.is_some())
-    }
-
     /// A connection to write to a conversation with, when all earlier calls of this process that write to it have ended.
     /// Those that wait leave the connections to others.
     async fn lease(&self, owner: &Owner, conversation_id: Uuid) -> Result<Lease<Turn>> {
@@ -268,6 +251,19 @@ impl Driver {
 }
 
 /// Repeats a write that collided with a concurrent one, up to four times in about half a second.
+///
+/// ```
+/// use sagents::{postgres, sqlx};
+///
+/// # async fn example(store: postgres::Store) -> sagents::Result<()> {
+/// let rename = || async {
+///     let update = sqlx::query("UPDATE projects SET name = $1").bind("Atlas");
+///     Ok(update.execute(store.pool()).await?)
+/// };
+/// postgres::retry(rename).await?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///
@@ -293,20 +289,19 @@ mod tests {
     use sqlx::{Executor as _, SqlSafeStr as _};
 
     use super::*;
-    use crate::statement::tests::{KINDS, check_length, create};
+    use crate::statement::tests::{all_kinds, check_length, create};
 
     #[tokio::test]
     async fn every_statement_is_valid_for_every_kind_of_tables() {
-        for tables in KINDS {
-            let database = crate::test_server::Database::new();
+        let database = crate::test_server::Database::new();
+        for tables in all_kinds() {
             let pool = connect(&database.url()).await.unwrap();
-            sqlx::raw_sql(sqlx::AssertSqlSafe(create(&tables, Database::Postgres))).execute(&pool).await.unwrap();
+            let create =
+                format!("DROP SCHEMA public CASCADE; CREATE SCHEMA public; {}", create(&tables, Database::Postgres));
+            sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&pool).await.unwrap();
             let driver = Driver::new(pool, tables);
-            let groups = driver.groups.iter().flat_map(|groups| groups.all());
-            let statements: Vec<_> =
-                driver.sql.all().into_iter().chain(groups).chain(driver.own_columns.all()).collect();
-            check_length(statements.iter().copied());
-            for (name, statement) in statements {
+            check_length(driver.statements());
+            for (name, statement) in driver.statements() {
                 if let Err(error) = driver.pool.prepare(statement.into_sql_str()).await {
                     panic!("{name} on {tables:?}: {error}\n{}", statement.as_str());
                 }

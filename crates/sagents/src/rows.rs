@@ -1,14 +1,13 @@
 //! How rows become values, for both databases.
 
 use serde::Deserialize;
-use serde::de::IntoDeserializer as _;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::cut::ToolEntry;
 use crate::display_message::{DisplayMessage, is_error};
 use crate::store::messages::StoredItem;
-use crate::{Conversation, ExportedUsage, Key, ModelUsage, Run, TokenUsage, UnreadableState};
+use crate::{Conversation, ExportedUsage, Key, ModelUsage, Owner, Run, TokenUsage, UnreadableState};
 
 /// A value that a column of either database can hold.
 #[cfg(all(feature = "_sqlite", feature = "postgres"))]
@@ -48,17 +47,6 @@ pub(crate) trait Columns {
 
     /// The bytes of a column with text or JSON, whatever they are: damaged data is not a failed query.
     fn bytes(&self, column: usize) -> sqlx::Result<&[u8]>;
-
-    /// A value that is stored as the name that serde gives it.
-    fn named<T: for<'a> Deserialize<'a>>(&self, column: &str) -> sqlx::Result<T> {
-        named(column, self.get(column)?)
-    }
-
-    /// As [`named`](Self::named), if there is one.
-    fn optionally_named<T: for<'a> Deserialize<'a>>(&self, column: &str) -> sqlx::Result<Option<T>> {
-        let name: Option<&str> = self.get(column)?;
-        name.map(|name| named(column, name)).transpose()
-    }
 
     fn json<T: for<'a> Deserialize<'a>>(&self, column: &str) -> sqlx::Result<T>
     where
@@ -109,13 +97,6 @@ impl Columns for sqlx::postgres::PgRow {
     }
 }
 
-fn named<'a, T: Deserialize<'a>>(column: &str, name: &'a str) -> sqlx::Result<T> {
-    T::deserialize(name.into_deserializer()).map_err(|error: serde::de::value::Error| sqlx::Error::ColumnDecode {
-        index: column.into(),
-        source: error.into(),
-    })
-}
-
 /// About how many bytes a display message has as JSON.
 pub(crate) fn size(row: &impl Columns) -> sqlx::Result<usize> {
     /// The names of the fields, and the short fields.
@@ -159,17 +140,24 @@ pub(crate) fn display_message(row: &impl Columns) -> sqlx::Result<DisplayMessage
         sequence: row.get("sequence")?,
         message_id: row.get("message_id")?,
         item: row.get("item")?,
-        role: row.named("role")?,
-        content_type: row.named("content_type")?,
+        role: row.get("role")?,
+        content_type: row.get("content_type")?,
         content: row.get("content")?,
         is_error: is_error(&metadata),
         metadata,
         tool_call_id: row.get("tool_call_id")?,
-        status: row.optionally_named("status")?,
+        status: row.get("status")?,
         inserted_at: row.get("inserted_at")?,
         changed: row.get("changed")?,
-        delivery: row.optionally_named("delivery")?.unwrap_or_default(),
+        delivery: row.get::<Option<_>>("delivery")?.unwrap_or_default(),
     })
+}
+
+/// A run with the owner of its conversation.
+pub(crate) fn run_with_owner(row: &impl Columns) -> sqlx::Result<(Owner, Run)> {
+    let kind: Option<String> = row.get("owner_kind")?;
+    let key: Key = row.get("owner")?;
+    Ok((Owner::new(kind.unwrap_or_default(), key), run(row)?))
 }
 
 pub(crate) fn run(row: &impl Columns) -> sqlx::Result<Run> {
@@ -178,7 +166,7 @@ pub(crate) fn run(row: &impl Columns) -> sqlx::Result<Run> {
         conversation_id: row.get("conversation_id")?,
         id: row.get("run_id")?,
         holder: row.get("holder")?,
-        status: row.named("status")?,
+        status: row.get("status")?,
         waiting_for: waiting_for.map(|Json(value)| value),
         cancel_requested: row.get("cancel_requested")?,
         started_at: row.get("started_at")?,
@@ -199,12 +187,13 @@ pub(crate) fn tool_entry(row: &impl Columns) -> sqlx::Result<Option<ToolEntry>> 
 }
 
 pub(crate) fn exported_usage(row: &impl Columns) -> sqlx::Result<ExportedUsage> {
+    let count = |column| count(row, column);
     Ok(ExportedUsage {
         message_id: row.get("message_id")?,
         model: row.get("model")?,
-        input_tokens: row.get("input_tokens")?,
-        output_tokens: row.get("output_tokens")?,
-        cached_tokens: row.get("cached_tokens")?,
+        input_tokens: count("input_tokens")?,
+        output_tokens: count("output_tokens")?,
+        cached_tokens: count("cached_tokens")?,
         inserted_at: row.get("inserted_at")?,
     })
 }
@@ -214,12 +203,22 @@ pub(crate) fn stored_item(row: &impl Columns) -> sqlx::Result<StoredItem> {
     Ok(StoredItem {
         sequence: row.get("sequence")?,
         item: row.get("item")?,
-        delivery: row.optionally_named("delivery")?.unwrap_or_default(),
+        delivery: row.get::<Option<_>>("delivery")?.unwrap_or_default(),
     })
 }
 
+/// No count is negative.
+fn count(row: &impl Columns, column: &str) -> sqlx::Result<u64> {
+    Ok(u64::try_from(row.get::<i64>(column)?).unwrap_or(0))
+}
+
+/// The largest number for a count that doesn't fit. [`usage_of`](crate::usage_of) returns smaller ones.
+pub(crate) fn stored_count(tokens: u64) -> i64 {
+    i64::try_from(tokens).unwrap_or(i64::MAX)
+}
+
 pub(crate) fn model_usage(row: &impl Columns) -> sqlx::Result<ModelUsage> {
-    let count = |column| Ok::<_, sqlx::Error>(u64::try_from(row.get::<i64>(column)?).unwrap_or(0));
+    let count = |column| count(row, column);
     Ok(ModelUsage {
         model: row.get("model")?,
         messages: count("messages")?,
@@ -227,17 +226,26 @@ pub(crate) fn model_usage(row: &impl Columns) -> sqlx::Result<ModelUsage> {
     })
 }
 
-/// So that the calls of the typed stores, which decode display messages into a host's model, take this one, too.
-#[cfg(feature = "_sqlite")]
-impl sqlx::FromRow<'_, sqlx::sqlite::SqliteRow> for DisplayMessage {
-    fn from_row(row: &sqlx::sqlite::SqliteRow) -> sqlx::Result<Self> {
-        display_message(row)
-    }
+/// So that the calls of the typed stores, which decode display messages into a host's model, take the library's, too.
+macro_rules! from_row {
+    ($($row:ty: $feature:literal,)+) => {$(
+        #[cfg(feature = $feature)]
+        impl sqlx::FromRow<'_, $row> for DisplayMessage {
+            fn from_row(row: &$row) -> sqlx::Result<Self> {
+                display_message(row)
+            }
+        }
+
+        #[cfg(feature = $feature)]
+        impl sqlx::FromRow<'_, $row> for Conversation {
+            fn from_row(row: &$row) -> sqlx::Result<Self> {
+                conversation(row)
+            }
+        }
+    )+};
 }
 
-#[cfg(feature = "postgres")]
-impl sqlx::FromRow<'_, sqlx::postgres::PgRow> for DisplayMessage {
-    fn from_row(row: &sqlx::postgres::PgRow) -> sqlx::Result<Self> {
-        display_message(row)
-    }
+from_row! {
+    sqlx::sqlite::SqliteRow: "_sqlite",
+    sqlx::postgres::PgRow: "postgres",
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::Timestamp;
+use super::{Owner, Timestamp};
 
 /// The current or the last run of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,8 @@ pub struct Run {
     pub started_at: Timestamp,
     /// When its process renewed it last.
     pub seen_at: Timestamp,
-    /// Whether it took the place of a run whose process ended before the run did.
+    /// Whether it follows a run whose process ended before the run did, and no run since has finished or waited for a
+    /// person.
     pub resumed: bool,
 }
 
@@ -87,7 +88,27 @@ pub enum BeginRun<T = Run> {
     Busy(Run),
 }
 
-/// What a process learns when it renews its run.
+/// An abandoned run that the caller [claimed](crate::Store::claim_abandoned_runs).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClaimedRun {
+    /// The owner of the conversation, as the scope of further calls.
+    pub owner: Owner,
+    /// The caller's run.
+    pub run: Run,
+}
+
+/// A change of a run by the process that has it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunUpdate {
+    /// Renews the lease.
+    Renew,
+    /// The run waits for a person, who has to decide this. No process has to be there meanwhile.
+    Wait(Value),
+    /// The run ends, as finished, failed or cancelled.
+    End(RunStatus),
+}
+
+/// What a process learns when it updates its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunSignal {
     /// Go on.

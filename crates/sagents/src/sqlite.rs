@@ -6,37 +6,56 @@ mod changes;
 mod conversations;
 pub(crate) mod errors;
 mod exports;
+mod fixtures;
 mod lease;
 mod messages;
-mod models;
+#[cfg(test)]
+mod plans;
 mod runs;
 mod search;
 mod states;
 mod tool_calls;
 mod usage;
 
-use std::future::Future;
-use std::ops::Deref;
+#[path = "shared/cut.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_cut;
+#[path = "shared/exports.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_exports;
+#[path = "shared/models.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_models;
+#[path = "shared/reads.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_reads;
+#[path = "shared/states.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_states;
+#[path = "shared/store.rs"]
+#[allow(clippy::duplicate_mod, reason = "both databases have it")]
+mod shared_store;
+
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Connection as _;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteSynchronous,
 };
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use self::branches::Branches;
 use self::changes::Changes;
-use self::conversations::{ConversationRows, GroupLists, Lists, Old};
-use self::errors::{SQLITE_BUSY, code};
+use self::conversations::{ConversationRows, Old};
 use self::exports::{Exports, Imports};
 pub use self::lease::Write;
 use self::lease::{Searches, Writers};
 use self::messages::DisplayMessages;
-use self::runs::{GroupRuns, Runs};
+use self::runs::{AbandonedRuns, GroupRuns, Runs};
 use self::search::{GroupSearch, Search};
 use self::states::States;
 use self::tool_calls::ToolCalls;
@@ -44,7 +63,11 @@ use self::usage::{Counts, GroupCounts};
 use crate::schema::Database;
 use crate::statement::{Names, OwnColumns, statement_sets, statements};
 use crate::store::Signals;
-use crate::{Error, Key, Owner, Result, Tables};
+use crate::{Result, Tables};
+
+type Connection = SqliteConnection;
+type Pool = SqlitePool;
+type Row = SqliteRow;
 
 /// Opens a pool with the settings that this library needs. The file is created if it's missing.
 ///
@@ -60,7 +83,7 @@ use crate::{Error, Key, Owner, Result, Tables};
 ///
 /// # Errors
 ///
-/// [`Error::Database`] if the URL isn't valid or the file can't be opened.
+/// [`Error::Database`](crate::Error::Database) if the URL isn't valid or the file can't be opened.
 pub async fn connect(url: &str) -> Result<SqlitePool> {
     const MAX_LOG: &str = "16777216";
 
@@ -115,13 +138,24 @@ impl Store {
     }
 
     /// Begins a write of your own, when all earlier ones of this process have ended: `SQLite` has one writer at a time.
+    /// If another process has the database locked, it tries again a few times.
     ///
     /// Don't call the store's writing methods before you [commit](Write::commit) or drop it: they'd wait for it.
     ///
+    /// ```
+    /// use sagents::sqlx;
+    ///
+    /// # async fn example(store: sagents::sqlite::Store) -> sagents::Result<()> {
+    /// let mut write = store.begin().await?;
+    /// sqlx::query("UPDATE projects SET name = $1").bind("Atlas").execute(&mut *write).await?;
+    /// write.commit().await
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
-    /// [`Error::Busy`] if other writes of this process take more than 30 seconds, [`Error::Database`] if another process
-    /// keeps the database locked; [`retry`] repeats a write then.
+    /// [`Error::Busy`](crate::Error::Busy) if other writes of this process take more than 30 seconds,
+    /// [`Error::Database`](crate::Error::Database) if another process keeps the database locked for longer.
     pub async fn begin(&self) -> Result<Write> {
         match &self.store.driver {
             crate::store::Driver::Sqlite(driver) => driver.begin().await,
@@ -130,26 +164,12 @@ impl Store {
         }
     }
 
-    /// The pool, for statements of your own.
-    #[must_use]
-    pub fn pool(&self) -> &SqlitePool {
-        &self.pool
-    }
-
     fn driver(&self) -> &Driver {
         match &self.store.driver {
             crate::store::Driver::Sqlite(driver) => driver,
             #[cfg(feature = "postgres")]
             crate::store::Driver::Postgres(_) => unreachable!("this store has a driver for SQLite"),
         }
-    }
-}
-
-impl Deref for Store {
-    type Target = crate::Store;
-
-    fn deref(&self) -> &crate::Store {
-        &self.store
     }
 }
 
@@ -176,13 +196,13 @@ statement_sets! {
         conversations: Conversations,
         exports: Exports,
         imports: Imports,
-        lists: Lists,
         old: Old,
         messages: DisplayMessages,
         tool_calls: ToolCalls,
         usage: Counts,
         branches: Branches,
         runs: Runs,
+        abandoned_runs: AbandonedRuns,
         states: States,
         search: Search,
     }
@@ -191,7 +211,6 @@ statement_sets! {
 statement_sets! {
     /// Every statement for groups.
     struct GroupSql {
-        lists: GroupLists,
         members: Members,
         runs: GroupRuns,
         search: GroupSearch,
@@ -232,58 +251,9 @@ impl Driver {
         }
     }
 
-    pub(crate) fn tables(&self) -> &Tables {
-        &self.tables
-    }
-
-    /// The statements for groups.
-    fn groups(&self) -> Result<&GroupSql> {
-        self.groups.as_deref().ok_or(Error::NoOwner)
-    }
-
-    /// The members of a group that have a conversation with this id; two if there are more.
-    pub(crate) async fn owners_in_group(&self, group: &Key, conversation_id: Uuid) -> Result<Vec<Key>> {
-        let query = sqlx::query_scalar(&self.groups()?.members.owners).bind(conversation_id).bind(group);
-        Ok(query.fetch_all(&self.pool).await?)
-    }
-
-    pub(crate) async fn conversation_exists(&self, owner: &Owner, conversation_id: Uuid) -> Result<bool> {
-        let query = sqlx::query(&self.sql.conversations.exists).bind(conversation_id).bind(owner.key());
-        Ok(query.fetch_optional(&self.pool).await?.is_some())
-    }
-
     /// Begins a write when it's its turn.
     async fn begin(&self) -> Result<Write> {
         self.writers.begin(&self.pool).await
-    }
-}
-
-/// Repeats a write that found the database locked by another process, up to four times in about two seconds.
-///
-/// # Errors
-///
-/// The error of the last attempt. Every other error is returned at once.
-pub async fn retry<T, F>(write: impl Fn() -> F) -> Result<T>
-where
-    F: Future<Output = Result<T>>,
-{
-    const ATTEMPTS: u32 = 4;
-    for attempt in 1..ATTEMPTS {
-        match write().await {
-            Err(Error::Database(error)) if code(&error) == Some(SQLITE_BUSY) => {
-                tokio::time::sleep(Duration::from_millis(20) * 4_u32.pow(attempt)).await;
-            }
-            result => return result,
-        }
-    }
-    write().await
-}
-
-impl Driver {
-    /// The most connections that the pool opens.
-    #[cfg(feature = "axum")]
-    pub(crate) fn max_connections(&self) -> u32 {
-        self.pool.options().get_max_connections()
     }
 
     /// Which conversations are changed.
@@ -319,19 +289,16 @@ mod tests {
     use sqlx::{Executor as _, SqlSafeStr as _};
 
     use super::*;
-    use crate::statement::tests::{KINDS, check_length, create};
+    use crate::statement::tests::{all_kinds, check_length, create};
 
     #[tokio::test]
     async fn every_statement_is_valid_for_every_kind_of_tables() {
-        for tables in KINDS {
+        for tables in all_kinds() {
             let pool = connect("sqlite::memory:").await.unwrap();
             sqlx::raw_sql(sqlx::AssertSqlSafe(create(&tables, Database::Sqlite))).execute(&pool).await.unwrap();
             let driver = Driver::new(pool, tables);
-            let groups = driver.groups.iter().flat_map(|groups| groups.all());
-            let statements: Vec<_> =
-                driver.sql.all().into_iter().chain(groups).chain(driver.own_columns.all()).collect();
-            check_length(statements.iter().copied());
-            for (name, statement) in statements {
+            check_length(driver.statements());
+            for (name, statement) in driver.statements() {
                 if let Err(error) = driver.pool.prepare(statement.into_sql_str()).await {
                     panic!("{name} on {tables:?}: {error}\n{}", statement.as_str());
                 }

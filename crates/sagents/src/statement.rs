@@ -47,7 +47,7 @@ macro_rules! statements {
         $(#[$about])*
         #[derive(Debug)]
         $visibility struct $name {
-            $($(#[$doc])* $field: $crate::statement::Statement,)+
+            $($(#[$doc])* pub(super) $field: $crate::statement::Statement,)+
         }
 
         impl $name {
@@ -228,6 +228,23 @@ pub(crate) mod tests {
         Tables::new(1, "nobodys_", OwnerColumn::none()),
     ];
 
+    /// Every kind of owner with every kind of group, and with none.
+    pub(crate) fn all_kinds() -> Vec<Tables> {
+        let owners = [
+            OwnerColumn::integer("user_id"),
+            OwnerColumn::uuid("team_id"),
+            OwnerColumn::text("order"),
+            OwnerColumn::none(),
+        ];
+        let groups = [KeyKind::Integer, KeyKind::Uuid, KeyKind::Text].map(Some).into_iter().chain([None]);
+        let kinds = owners.into_iter().flat_map(|owner| groups.clone().map(move |group| (owner, group)));
+        let tables = kinds.map(|(owner, group)| {
+            let tables = Tables::new(1, "sagents_", owner);
+            group.map_or(tables, |kind| tables.group(Group { kind, ..MEMBERS }))
+        });
+        tables.chain(KINDS).collect()
+    }
+
     /// Statements that create the tables of a kind, for `SQLite` or `PostgreSQL`.
     pub(crate) fn create(tables: &Tables, database: Database) -> String {
         let kind = |kind: KeyKind| match kind {
@@ -238,7 +255,11 @@ pub(crate) mod tests {
         let mut sql = crate::schema::sql::create(&crate::check::needed(tables), database);
         if let Some(group) = tables.group_of_owners() {
             let [group, member] = [group.kind, tables.owner().kind].map(|key| database.column_type(kind(key)));
-            write!(sql, "CREATE TABLE IF NOT EXISTS members (org_id {group}, member {member});").unwrap();
+            write!(
+                sql,
+                "CREATE TABLE IF NOT EXISTS members (org_id {group}, member {member}, PRIMARY KEY (org_id, member));"
+            )
+            .unwrap();
         }
         let own = [("conversations", tables.own_conversation_columns().next())];
         let own = own.into_iter().chain([("display_messages", tables.own_display_message_columns().next())]);
@@ -247,6 +268,35 @@ pub(crate) mod tests {
         }
         sql
     }
+
+    /// The lists of conversations in generated code, and the end of the name of the index that each reads. `SQLite` reads
+    /// it because the statement names it.
+    pub(crate) const LISTS: [(&str, &str); 4] = [
+        (
+            "active",
+            "SELECT {conversation_columns} FROM {conversations}
+             WHERE {owner} = $1 AND archived_at IS NULL AND (updated_at, id) < ($2, $3)
+             ORDER BY updated_at DESC, id DESC LIMIT $4",
+        ),
+        (
+            "archived",
+            "SELECT {conversation_columns} FROM {conversations}
+             WHERE {owner} = $1 AND archived_at IS NOT NULL AND (updated_at, id) < ($2, $3)
+             ORDER BY updated_at DESC, id DESC LIMIT $4",
+        ),
+        (
+            "active_id",
+            "SELECT {conversation_columns} FROM {conversations} INDEXED BY {prefix}conversations_active_id
+             WHERE {owner} = $1 AND archived_at IS NULL AND id < $2
+             ORDER BY id DESC LIMIT $3",
+        ),
+        (
+            "archived_id",
+            "SELECT {conversation_columns} FROM {conversations} INDEXED BY {prefix}conversations_archived_id
+             WHERE {owner} = $1 AND archived_at IS NOT NULL AND id < $2
+             ORDER BY id DESC LIMIT $3",
+        ),
+    ];
 
     /// Statements of more lines hide a decision that belongs in Rust.
     pub(crate) fn check_length<'a>(statements: impl IntoIterator<Item = (&'static str, &'a Statement)>) {
@@ -279,6 +329,15 @@ pub(crate) mod tests {
         let expanded = Names::new(TABLES, Database::Postgres).expand("{c.conversation_columns}");
         assert!(expanded.as_str().starts_with(r#"c."team_id", c."id", c."title""#));
         assert!(expanded.as_str().ends_with(r#"c."archived_at", c."project_id""#));
+    }
+
+    #[test]
+    fn a_table_of_memberships_can_have_a_schema() {
+        let tables = TABLES.group(Group { table: "app.members", ..MEMBERS });
+        for (database, expected) in [(Database::Sqlite, "`app`.`members`"), (Database::Postgres, r#""app"."members""#)]
+        {
+            assert_eq!(Names::new(tables, database).expand("{group_table}").as_str(), expected);
+        }
     }
 
     #[test]

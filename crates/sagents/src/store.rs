@@ -51,10 +51,16 @@ macro_rules! with_driver {
 pub(crate) use with_driver;
 
 impl Store {
-    /// The owner of a conversation that a caller may read.
+    /// The owner of a conversation that a scope reaches, for a statement of your own that reads it.
     ///
-    /// A group names no owner, so the membership is looked up here, and the call goes on with the owner's statement.
-    pub(crate) async fn reached(&self, scope: &(impl OwnerScope + ?Sized), conversation_id: Uuid) -> Result<Owner> {
+    /// If the scope has an owner, that's the one, and nobody checks whether the conversation exists. If it only has a
+    /// group, the members' conversations are looked up. The owner's kind is empty then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if no member of the group has the conversation, [`Error::Ambiguous`] if several have one with
+    /// this id, [`Error::NoOwner`] if the scope has neither owner nor group.
+    pub async fn owner_of(&self, scope: &(impl OwnerScope + ?Sized), conversation_id: Uuid) -> Result<Owner> {
         match scope.reach()? {
             Reach::Owner(owner) => Ok(owner),
             Reach::Group(group) => self.owner_in_group(&group, conversation_id).await,
@@ -64,7 +70,6 @@ impl Store {
     async fn owner_in_group(&self, group: &Key, conversation_id: Uuid) -> Result<Owner> {
         let mut owners = with_driver!(self, driver => driver.owners_in_group(group, conversation_id).await?);
         match (owners.pop(), owners.is_empty()) {
-            // The kind is only stored when a conversation is created.
             (Some(owner), true) => Ok(Owner::new("", owner)),
             (Some(_), false) => Err(Error::Ambiguous),
             (None, _) => Err(Error::NotFound),

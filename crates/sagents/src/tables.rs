@@ -30,6 +30,7 @@ pub struct Tables {
     group: Option<Group>,
     conversation_columns: &'static [&'static str],
     display_message_columns: &'static [&'static str],
+    former_owner_columns: &'static [&'static str],
 }
 
 impl Tables {
@@ -46,7 +47,14 @@ impl Tables {
             "these tables belong to another version of sagents: run `sagents update`, then your migrations"
         );
         assert!(is_prefix(prefix), "a table prefix has at most 40 lowercase ASCII letters, digits and `_`");
-        Self { prefix, owner, group: None, conversation_columns: &[], display_message_columns: &[] }
+        Self {
+            prefix,
+            owner,
+            group: None,
+            conversation_columns: &[],
+            display_message_columns: &[],
+            former_owner_columns: &[],
+        }
     }
 
     /// Lets scopes with a group read what the group's members have.
@@ -67,6 +75,12 @@ impl Tables {
         Self { display_message_columns: columns, ..self }
     }
 
+    /// The columns of former owners. A change of owner leaves them in every table until a later migration drops them.
+    #[must_use]
+    pub const fn former_owner_columns(self, columns: &'static [&'static str]) -> Self {
+        Self { former_owner_columns: columns, ..self }
+    }
+
     /// The prefix of the table names.
     #[must_use]
     pub const fn prefix(&self) -> &'static str {
@@ -79,8 +93,15 @@ impl Tables {
         self.owner
     }
 
-    pub(crate) const fn group_of_owners(&self) -> Option<Group> {
+    /// The table of memberships, if scopes can have a group.
+    #[must_use]
+    pub const fn group_of_owners(&self) -> Option<Group> {
         self.group
+    }
+
+    /// Whether a column is a former owner's.
+    pub(crate) fn is_former_owner(&self, column: &str) -> bool {
+        self.former_owner_columns.contains(&column)
     }
 
     /// The columns that the host added to `{prefix}conversations`.
@@ -197,6 +218,12 @@ impl OwnerColumn {
     #[must_use]
     pub const fn uuid(name: &'static str) -> Self {
         Self { name, kind: KeyKind::Uuid }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
     }
 
     /// A column of text, also for UUIDs that are stored as text.

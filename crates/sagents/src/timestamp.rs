@@ -328,6 +328,25 @@ mod tests {
         }
     }
 
+    #[cfg(all(feature = "chrono", feature = "time"))]
+    #[test]
+    fn times_of_other_crates_are_converted_both_ways() {
+        for micros in [0, 1, -1, 951_825_599_999_999, Timestamp::MIN.0, Timestamp::MAX.0] {
+            let time = Timestamp(micros);
+            let (chrono, other) = (DateTime::<chrono::Utc>::from(time), time::OffsetDateTime::from(time));
+            assert_eq!(chrono.timestamp_micros(), micros);
+            assert_eq!(other.unix_timestamp_nanos(), i128::from(micros) * 1000);
+            assert_eq!((Timestamp::from(chrono), Timestamp::from(other)), (time, time));
+            let json = serde_json::to_string(&time).unwrap();
+            assert_eq!(serde_json::from_str::<Timestamp>(&json).unwrap(), time, "{json}");
+            let json = format!("\"{}\"", chrono.to_rfc3339());
+            assert_eq!(serde_json::from_str::<Timestamp>(&json).unwrap(), time, "{json}");
+        }
+        // An offset doesn't matter.
+        let in_paris = time::OffsetDateTime::UNIX_EPOCH.to_offset(time::UtcOffset::from_hms(1, 0, 0).unwrap());
+        assert_eq!(Timestamp::from(in_paris).to_string(), "1970-01-01T00:00:00.000000Z");
+    }
+
     #[test]
     fn arithmetic_stops_at_the_ends() {
         assert_eq!(Timestamp::MAX + Duration::MAX, Timestamp::MAX);

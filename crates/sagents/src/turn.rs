@@ -41,6 +41,15 @@ impl Delivery {
 }
 
 /// The status of a tool call.
+///
+/// The database enforces this table, whichever process makes the change; see [`may_become`](Self::may_become).
+///
+/// | from \\ to | pending | executing | interrupted | completed, failed, cancelled | unknown |
+/// | --- | --- | --- | --- | --- | --- |
+/// | pending | – | by a claim | yes | yes | no |
+/// | executing | no | – | yes | yes | yes |
+/// | interrupted | by an approval | by a claim, once approved | yes: another question | yes | no |
+/// | completed, failed, cancelled, unknown | no | no | no | no | no |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
@@ -57,7 +66,7 @@ pub enum ToolStatus {
     Interrupted,
     /// Will not run.
     Cancelled,
-    /// Started, and its process ended before it reported a result. The tool may have run.
+    /// Started, but no result was reported, because its process was killed or lost its run. The tool may have run.
     Unknown,
 }
 
@@ -125,7 +134,34 @@ pub enum Decision {
     },
 }
 
+/// A decision with who made it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SignedDecision {
+    /// The decision.
+    pub decision: Decision,
+    /// Who made it, as people should read it.
+    pub by: Option<String>,
+}
+
+impl From<Decision> for SignedDecision {
+    fn from(decision: Decision) -> Self {
+        Self { decision, by: None }
+    }
+}
+
+impl From<&Decision> for SignedDecision {
+    fn from(decision: &Decision) -> Self {
+        decision.clone().into()
+    }
+}
+
 impl Decision {
+    /// Adds who made the decision: a name of your application. It's stored with the decision, and the page shows it.
+    #[must_use]
+    pub fn by(self, name: impl Into<String>) -> SignedDecision {
+        SignedDecision { decision: self, by: Some(name.into()) }
+    }
+
     /// The new status of the call. An approved call is pending until a run claims it.
     #[must_use]
     pub fn status(&self) -> ToolStatus {
@@ -136,10 +172,10 @@ impl Decision {
     }
 }
 
-/// What is stored about a tool call, for a run that finds it without a result in the agent state.
+/// What is stored about a tool call that has no result in the agent state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredCall {
-    /// Its status.
+    /// Its status. A call that was executing is [`ToolStatus::Unknown`] now.
     pub status: ToolStatus,
     /// What a person decided about it.
     pub decision: Option<Decision>,
@@ -148,31 +184,27 @@ pub struct StoredCall {
 }
 
 impl StoredCall {
-    /// The result that a call gets which an earlier run has started or ended, with the id of its
-    /// message and the status of the call. Nothing if the call is still to be decided or started.
-    pub(super) fn sealed(self, call: &ToolCall) -> Option<(Uuid, ToolResult, ToolStatus)> {
-        let error = |text| (Uuid::now_v7(), ToolResult::error(&call.tool_call_id, &call.name, text));
-        let (id, result) = match (self.status, self.decision) {
-            // The agent tells the model why a call was rejected.
+    /// The result of a call that an earlier run started or ended, with the id of its message. `None` if the call still has
+    /// to be decided or started, or if the agent tells the model why a person rejected it.
+    pub(super) fn sealed(self, call: &ToolCall) -> Option<(Uuid, ToolResult)> {
+        let text = match (self.status, self.decision) {
             (ToolStatus::Pending | ToolStatus::Interrupted, _)
             | (ToolStatus::Cancelled, Some(Decision::Reject { .. })) => return None,
-            (ToolStatus::Cancelled, _) => error(NOT_RUN),
-            (ToolStatus::Executing | ToolStatus::Unknown, _) => error(OUTCOME_UNKNOWN),
-            (ToolStatus::Completed | ToolStatus::Failed, _) => self.result.unwrap_or_else(|| error(RESULT_LOST)),
+            (ToolStatus::Cancelled, _) => CANCELLED,
+            (ToolStatus::Executing | ToolStatus::Unknown, _) => OUTCOME_UNKNOWN,
+            (ToolStatus::Completed, _) => RESULT_LOST,
+            (ToolStatus::Failed, _) => ERROR_LOST,
         };
-        let status = match self.status {
-            ToolStatus::Executing => ToolStatus::Unknown,
-            status => status,
-        };
-        Some((id, result, status))
+        let error = || (Uuid::now_v7(), ToolResult::error(&call.tool_call_id, &call.name, text));
+        Some(self.result.unwrap_or_else(error))
     }
 }
 
 // The model reads these instead of a result.
-const NOT_RUN: &str = "The tool was not run.";
-const RESULT_LOST: &str = "The tool ran, and the server stopped before its result was stored.";
-const OUTCOME_UNKNOWN: &str = "The tool started, and the server stopped before the tool reported a \
-    result. Its outcome is unknown.";
+const CANCELLED: &str = "The call was cancelled.";
+const RESULT_LOST: &str = "The tool succeeded, but its result was lost.";
+const ERROR_LOST: &str = "The tool failed, and its error was lost.";
+const OUTCOME_UNKNOWN: &str = "The tool started, but it never reported a result. Its outcome is unknown.";
 
 /// The result of an attempt to start a tool call. `M` is a display message.
 #[derive(Debug, Clone, PartialEq)]

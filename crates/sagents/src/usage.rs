@@ -1,10 +1,12 @@
 //! Tokens that messages cost.
 
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, Range};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
+use super::Timestamp;
 use super::message::Message;
 
 /// Numbers of tokens. Sums stop at the largest number.
@@ -150,14 +152,18 @@ pub fn set_usage(metadata: &mut Map<String, Value>, model: String, tokens: Token
     metadata.extend([("model".to_owned(), model.into()), ("usage".to_owned(), usage.into())]);
 }
 
-/// What a message with this metadata cost. It is in `usage` or `token_usage`, and in one of these shapes:
+/// What a message with this metadata cost. The key is `usage` or `token_usage`, and the value has one of these shapes:
 ///
-/// - `input`, `output`, `cached`, as [`Message::with_usage`] writes it;
-/// - `input`, `output`, `raw`, as the Elixir library does, where `raw` is that of the provider;
-/// - that of `OpenAI`, of either API;
-/// - that of Anthropic, whose `input_tokens` are without those of its cache.
+/// | shape | input | output | cached |
+/// | --- | --- | --- | --- |
+/// | [`Message::with_usage`] | `input` | `output` | `cached` |
+/// | the Elixir library | `input`, or more if `raw` has more | `output` | in `raw`, the provider's own |
+/// | `OpenAI`, chat completions | `prompt_tokens` | `completion_tokens` | `prompt_tokens_details.cached_tokens` |
+/// | `OpenAI`, responses | `input_tokens` | `output_tokens` | `input_tokens_details.cached_tokens` |
+/// | Anthropic | `input_tokens` + `cache_read_input_tokens` + `cache_creation_input_tokens` | `output_tokens` | `cache_read_input_tokens` |
 ///
-/// The model is `model` beside it. What is not a number of tokens is ignored; `None` if nothing is left.
+/// The model is `model`, beside the key or in the value. Everything that isn't a number of tokens is ignored; if nothing
+/// is left, the result is `None`.
 #[must_use]
 pub fn usage_of(metadata: &Map<String, Value>) -> Option<MessageUsage> {
     let (usage, tokens) = ["usage", "token_usage"].iter().find_map(|key| {
@@ -217,4 +223,30 @@ fn count(usage: &Map<String, Value>, key: &str) -> Option<u64> {
 fn model_name(name: &str) -> Option<String> {
     let name: String = name.trim().chars().filter(|c| *c != '\0').take(200).collect();
     (!name.is_empty()).then_some(name)
+}
+
+/// The messages whose [usage](crate::Store::usage) is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageOf {
+    /// Those of a conversation.
+    Conversation(Uuid),
+    /// Those of all conversations, if they were stored in this period.
+    Period {
+        /// The beginning.
+        from: Timestamp,
+        /// The end, which is excluded.
+        to: Timestamp,
+    },
+}
+
+impl From<Uuid> for UsageOf {
+    fn from(conversation_id: Uuid) -> Self {
+        Self::Conversation(conversation_id)
+    }
+}
+
+impl From<Range<Timestamp>> for UsageOf {
+    fn from(Range { start, end }: Range<Timestamp>) -> Self {
+        Self::Period { from: start, to: end }
+    }
 }

@@ -1,4 +1,18 @@
 //! What both databases can store of text, JSON and ids, for SQL of your own.
+//!
+//! ```
+//! use sagents::values::{check_id, clean_json, clean_string};
+//! # use serde_json::{Map, Value};
+//! # use uuid::Uuid;
+//!
+//! # struct NewConversation { id: Uuid, title: Option<String>, metadata: Map<String, Value> }
+//! # fn checked(new: NewConversation) -> sagents::Result<NewConversation> {
+//! check_id(new.id)?;
+//! let title = new.title.map(clean_string);
+//! let metadata = clean_json(new.metadata)?;
+//! # Ok(NewConversation { id: new.id, title, metadata })
+//! # }
+//! ```
 
 use serde_json::{Map, Number, Value};
 use uuid::Uuid;

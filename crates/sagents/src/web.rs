@@ -160,6 +160,17 @@ impl<C: ConversationContext> Web<C> {
         self
     }
 
+    /// Continues up to `limit` conversations of all owners whose process ended in the middle of a run, and returns their
+    /// number; see [`Store::claim_abandoned_runs`]. Call it at the start and then periodically: otherwise such a
+    /// conversation continues only when its owner opens it.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Storage`] if the database fails. What was claimed until then continues after the lease.
+    pub async fn resume_abandoned_runs(&self, limit: u32) -> Result<usize, SessionError> {
+        self.backend.resume_abandoned_runs(limit).await
+    }
+
     /// Ends the open event streams and refuses new ones. Call it when the server shuts down, which otherwise waits for
     /// them. Browsers reconnect by themselves.
     pub fn close_streams(&self) {

@@ -5,7 +5,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use sagents::{
-    ChangeCursor, Changes, Delivery, Key, Message, NewDisplayMessage, Owner, Reach, Role, Store, Timestamp, Watch, sqlx,
+    ChangeCursor, Changes, Content, ContentPart, Delivery, Error, Key, Message, MessagePage, NewDisplayMessage, Owner,
+    Reach, Role, Store, Timestamp, Watch, sqlx,
 };
 use support::fixture::{Fixture, GROUP, KINDS, sequences};
 use support::{Kind, TABLES, TestDatabase};
@@ -24,6 +25,9 @@ on_both_databases!(
     a_watch_can_be_given_up_and_called_again,
     a_watch_ends_with_its_conversation,
     a_watch_notices_another_process_within_its_interval,
+    readers_forget_a_draft_that_becomes_nothing,
+    readers_forget_items_that_a_later_draft_lacks,
+    a_draft_that_is_refused_changes_nothing,
 );
 
 async fn say(store: &Store, owner: &Owner, id: Uuid, text: &str) {
@@ -264,4 +268,99 @@ async fn watches_look_rarely_only_while_notifications_are_proved() {
     assert!(delay(&mut watch, silently()).await > Duration::from_secs(20), "another process was heard");
     assert!(delay(&mut watch, silently()).await < AT_ONCE, "a change wasn't announced");
     assert!(delay(&mut watch, say(&two, &db.alice, id, "others")).await < AT_ONCE);
+}
+
+/// What the watch returns next: whether it begins again, and the texts.
+async fn next(watch: &mut Watch) -> (bool, Vec<String>) {
+    let changes = timeout(AT_ONCE, watch.next()).await.expect("readers aren't told").unwrap();
+    (changes.reset, changes.items.into_iter().map(|row| row.content).collect())
+}
+
+fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(str::to_owned).to_vec()
+}
+
+fn parts(texts: &[&str]) -> Message {
+    let parts = texts.iter().map(|text| ContentPart::text(*text)).collect();
+    Message::new(Role::Assistant, Some(Content::Parts(parts)))
+}
+
+/// A reader who loads the last page has missed nothing.
+async fn assert_page_is_all(db: &Fixture, id: Uuid) {
+    let page = db.load_display_messages(&db.alice, id, MessagePage::last()).await.unwrap();
+    let cursor = ChangeCursor::after(&page.items);
+    assert_nothing(&db.changes(&db.alice, id, cursor, 100).await.unwrap());
+}
+
+async fn readers_forget_a_draft_that_becomes_nothing(database: &TestDatabase) {
+    let db = Fixture::new(database, TABLES).await;
+    let (alice, id, message) = (&db.alice, db.conversation().await, Uuid::now_v7());
+    let mut watch = db.watch(alice, id, ChangeCursor::START).unwrap().interval(NEVER);
+    db.save_draft(alice, id, message, &parts(&["Hel"])).await.unwrap();
+    assert_eq!(next(&mut watch).await, (false, texts(["Hel"])));
+    assert_eq!(db.save_message(alice, id, message, &parts(&[])).await.unwrap(), []);
+    assert_eq!(next(&mut watch).await, (true, texts([])));
+
+    for text in ["one", "two"] {
+        say(&db, alice, id, text).await;
+    }
+    assert_eq!(next(&mut watch).await, (false, texts(["one", "two"])));
+    db.save_draft(alice, id, message, &parts(&["Hello"])).await.unwrap();
+    assert_eq!(next(&mut watch).await, (false, texts(["Hello"])));
+    say(&db, alice, id, "three").await;
+    assert_eq!(next(&mut watch).await, (false, texts(["three"])));
+    assert_eq!(db.save_message(alice, id, message, &parts(&[])).await.unwrap(), []);
+    assert_eq!(next(&mut watch).await, (true, texts(["one", "two", "three"])));
+    assert_page_is_all(&db, id).await;
+    let last = db.shown(id).await.pop().unwrap();
+    assert_eq!((last.content.as_str(), last.changed), ("three", 7));
+}
+
+async fn readers_forget_items_that_a_later_draft_lacks(database: &TestDatabase) {
+    let db = Fixture::new(database, TABLES).await;
+    let (alice, id) = (&db.alice, db.conversation().await);
+    let (first, second) = (Uuid::now_v7(), Uuid::now_v7());
+    let mut watch = db.watch(alice, id, ChangeCursor::START).unwrap().interval(NEVER);
+    db.save_draft(alice, id, first, &parts(&["a", "b"])).await.unwrap();
+    say(&db, alice, id, "between").await;
+    assert_eq!(next(&mut watch).await, (false, texts(["a", "b", "between"])));
+    db.save_draft(alice, id, first, &parts(&["a"])).await.unwrap();
+    let (is_reset, mut shown) = next(&mut watch).await;
+    shown.sort();
+    assert_eq!((is_reset, shown), (true, texts(["a", "between"])));
+    assert_page_is_all(&db, id).await;
+
+    // A row that isn't a draft replaces the drafts of its message anyway.
+    db.save_draft(alice, id, second, &parts(&["c", "d"])).await.unwrap();
+    assert_eq!(next(&mut watch).await, (false, texts(["c", "d"])));
+    db.save_message(alice, id, second, &parts(&["e"])).await.unwrap();
+    assert_eq!(next(&mut watch).await, (false, texts(["e"])));
+    assert_page_is_all(&db, id).await;
+}
+
+async fn a_draft_that_is_refused_changes_nothing(database: &TestDatabase) {
+    let db = Fixture::new(database, TABLES).await;
+    let (alice, id, message) = (&db.alice, db.conversation().await, Uuid::now_v7());
+    db.save_draft(alice, id, message, &parts(&["a", "b"])).await.unwrap();
+    let finished = NewDisplayMessage::text(Role::Assistant, "c").message_id(message);
+    let finished = NewDisplayMessage { item: 2, ..finished };
+    assert_eq!(db.append_display_message(alice, id, finished).await.unwrap().changed, 2);
+    let (before, updated) = (db.shown(id).await, db.updated(id).await);
+    assert_eq!(before.len(), 3);
+    assert_eq!(db.save_draft(alice, id, message, &parts(&["x"])).await.unwrap(), before);
+    assert_eq!((db.shown(id).await, db.updated(id).await), (before, updated));
+    say(&db, alice, id, "next").await;
+    assert_eq!(db.shown(id).await.pop().unwrap().changed, 3);
+}
+
+#[test]
+fn a_position_has_no_negative_numbers() {
+    for text in ["-1.-1", "-1.0", "0.-1", "1", "1.2.3", "a.b", ""] {
+        let parsed = text.parse::<ChangeCursor>();
+        assert!(matches!(parsed, Err(Error::Invalid(_))), "{text}");
+    }
+    assert_eq!(ChangeCursor::START.to_string(), "0.0");
+    for text in ["0.0", "17.9"] {
+        assert_eq!(text.parse::<ChangeCursor>().unwrap().to_string(), text);
+    }
 }

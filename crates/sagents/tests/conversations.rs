@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sagents::{
-    ConversationChanges, ConversationOrder, Error, Key, ListConversations, NewConversation, NewDisplayMessage,
-    OwnerScope, Reach, Role, Store, Timestamp,
+    ChangeCursor, ConversationChanges, ConversationOrder, Error, Expired, Key, ListConversations, MessagePage,
+    NewDisplayMessage, Owner, OwnerScope, Reach, Role, RunUpdate, Timestamp,
 };
 use serde_json::{Map, json};
+use support::context::{Conversations, NewConversation};
 use support::fixture::{Fixture, GROUP, KINDS, object};
 use support::{TABLES, TestDatabase};
 use tokio::task::JoinSet;
@@ -25,11 +26,13 @@ on_both_databases!(
     concurrent_updates_all_succeed,
     pages_have_every_conversation_in_order,
     a_group_lists_what_its_members_have,
+    a_forged_copy_of_a_members_conversation_is_a_conflict_for_the_group,
+    a_caller_who_reads_as_a_group_writes_as_its_owner_only,
     pages_miss_and_repeat_nothing_beside_writers,
     conversations_are_deleted_by_age_across_owners,
 );
 
-async fn say(db: &Fixture, owner: &sagents::Owner, id: Uuid, text: &str) {
+async fn say(db: &Fixture, owner: &Owner, id: Uuid, text: &str) {
     db.append_display_message(owner, id, NewDisplayMessage::text(Role::User, text)).await.unwrap();
 }
 
@@ -124,7 +127,7 @@ async fn concurrent_updates_all_succeed(database: &TestDatabase) {
 }
 
 /// The ids on all pages. Cursors go through their text, as in a URL.
-async fn pages(store: &Store, scope: &impl OwnerScope, mut list: ListConversations) -> Vec<Uuid> {
+async fn pages(store: &Conversations, scope: &impl OwnerScope, mut list: ListConversations) -> Vec<Uuid> {
     let mut seen = Vec::new();
     loop {
         let page = store.list_conversations(scope, list).await.unwrap();
@@ -285,15 +288,98 @@ async fn conversations_are_deleted_by_age_across_owners(database: &TestDatabase)
                 old.insert(*id);
             }
         }
-        let deleted = db.delete_archived_before(Timestamp::now()).await.unwrap();
+        let deleted = db.delete_conversations(Expired::ArchivedBefore(Timestamp::now())).await.unwrap();
         assert_eq!(deleted, put_away.len() as u64);
-        let (one, other) = tokio::join!(db.delete_conversations_before(cutoff), db.delete_conversations_before(cutoff));
+        let (one, other) = tokio::join!(
+            db.delete_conversations(Expired::UpdatedBefore(cutoff)),
+            db.delete_conversations(Expired::UpdatedBefore(cutoff))
+        );
         assert_eq!(one.unwrap() + other.unwrap(), old.len() as u64);
         for (owner, id) in &created {
             let exists = db.get_conversation(owner, *id).await.is_ok();
             assert_eq!(exists, !old.contains(id) && !put_away.contains(id));
         }
-        assert_eq!(db.delete_conversations_before(cutoff).await.unwrap(), 0);
-        assert_eq!(db.delete_conversations_before(Timestamp::MIN).await.unwrap(), 0);
+        assert_eq!(db.delete_conversations(Expired::UpdatedBefore(cutoff)).await.unwrap(), 0);
+        assert_eq!(db.delete_conversations(Expired::UpdatedBefore(Timestamp::MIN)).await.unwrap(), 0);
+    }
+}
+
+async fn a_forged_copy_of_a_members_conversation_is_a_conflict_for_the_group(database: &TestDatabase) {
+    let db = Fixture::with_group(database, TABLES, 2).await;
+    let group = Reach::Group(Key::Integer(GROUP));
+    let real = db.conversation().await;
+    say(&db, &db.alice, real, "the real one").await;
+    // Bob's file says that his is older.
+    let own = db.conversation_of(&db.bob).await;
+    say(&db, &db.bob, own, "the forged one").await;
+    let mut forged = db.export_conversation(&db.bob, own).await.unwrap();
+    forged.conversation.id = real;
+    forged.conversation.inserted_at = "1999-01-01T00:00:00Z".parse().unwrap();
+    // The file of somebody outside the group changes nothing.
+    assert!(db.import_conversation(&db.owner(3), forged.clone()).await.unwrap().created);
+    assert_eq!(db.get_conversation(&group, real).await.unwrap(), db.get_conversation(&db.alice, real).await.unwrap());
+    let mut watch = db.watch(&group, real, ChangeCursor::START).unwrap();
+    assert_eq!(watch.next().await.unwrap().items[0].content, "the real one");
+    assert!(db.import_conversation(&db.bob, forged).await.unwrap().created);
+
+    macro_rules! assert_ambiguous {
+        ($call:expr) => {{
+            let error = $call.await.unwrap_err();
+            assert!(matches!(error, Error::Ambiguous) && error.status_code() == 409, "{error:?}");
+        }};
+    }
+    assert_ambiguous!(db.get_conversation(&group, real));
+    assert_ambiguous!(db.load_display_messages(&group, real, MessagePage::first()));
+    assert_ambiguous!(db.load_agent_state(&group, real));
+    assert_ambiguous!(db.load_todos(&group, real));
+    assert_ambiguous!(db.changes(&group, real, ChangeCursor::START, 10));
+    assert_ambiguous!(db.get_run(&group, real));
+    assert_ambiguous!(db.usage(&group, real));
+    assert_ambiguous!(watch.next());
+    assert_ambiguous!(db.get_tool_call(&group, real, "call"));
+    assert_ambiguous!(db.list_unreadable_states(&group, real));
+    assert_ambiguous!(db.load_unreadable_state(&group, real, 0));
+    assert_ambiguous!(db.export_conversation(&group, real));
+    let mut file = Vec::new();
+    assert_ambiguous!(db.export_conversation_to(&group, real, &mut file));
+    assert_eq!(file, b"");
+    // Everybody reads their own, and the group reads it again without the forged one.
+    for (owner, text) in [(&db.alice, "the real one"), (&db.bob, "the forged one")] {
+        let page = db.load_display_messages(owner, real, MessagePage::first()).await.unwrap();
+        assert_eq!(page.items[0].content, text);
+    }
+    db.delete_conversation(&db.bob, real).await.unwrap();
+    let page = db.load_display_messages(&group, real, MessagePage::first()).await.unwrap();
+    assert_eq!(page.items[0].content, "the real one");
+}
+
+async fn a_caller_who_reads_as_a_group_writes_as_its_owner_only(database: &TestDatabase) {
+    /// Writes as an owner, and reads what the whole group has.
+    struct Leader(Owner);
+
+    impl OwnerScope for Leader {
+        fn owner(&self) -> sagents::Result<Owner> {
+            Ok(self.0.clone())
+        }
+
+        fn group(&self) -> sagents::Result<Key> {
+            Ok(Key::Integer(GROUP))
+        }
+
+        fn reach(&self) -> sagents::Result<Reach> {
+            self.group().map(Reach::Group)
+        }
+    }
+
+    let db = Fixture::with_group(database, TABLES, 2).await;
+    let (leader, id) = (Leader(db.bob.clone()), db.conversation().await);
+    assert_eq!(db.get_run(&leader, id).await.unwrap(), None);
+    assert_not_found!(db.request_cancel(&leader, id));
+    assert_not_found!(db.update_run(&leader, id, Uuid::now_v7(), RunUpdate::Renew));
+    assert!(!db.request_cancel(&db.alice, id).await.unwrap());
+    let export = db.export_conversation(&leader, id).await.unwrap();
+    for created in [true, false] {
+        let imported = db.import_conversation(&leader, export.clone()).await.unwrap();
+        assert_eq!((imported.created, imported.conversation.scope), (created, db.bob.to_json()));
     }
 }

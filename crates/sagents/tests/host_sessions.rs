@@ -204,6 +204,7 @@ async fn calls_that_need_rows_say_that_a_host_has_none() {
         session.complete_tool_call("call_1", Map::new()),
         session.fail_tool_call("call_1", Map::new()),
         session.cancel_tool_call("call_1"),
+        session.cancel_unstarted_tool_call("call_1").await.map(drop),
         session.interrupt_tool_call("call_1", json!({})),
         session.decide_tool_call("call_1", Decision::Approve).await.map(drop),
         session.cancel_pending_interrupts().await,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sagents::{DisplayMessage, Key, NewDisplayMessage, Owner, OwnerScope, Reach, Role, SearchPage};
 use serde_json::json;
+use support::context::NewConversation;
 use support::fixture::{Fixture, GROUP, KINDS, object};
 use support::{TABLES, TestDatabase};
 use tokio::time::{sleep, timeout};
@@ -15,6 +16,7 @@ on_both_databases!(
     words_and_phrases_are_found_in_any_case,
     punctuation_is_searched_as_it_is,
     arguments_of_tool_calls_are_found,
+    titles_find_the_first_message,
     a_search_stays_with_its_scope,
     pages_have_every_hit_once,
     copies_of_one_conversation_are_all_found,
@@ -73,6 +75,29 @@ async fn arguments_of_tool_calls_are_found(database: &TestDatabase) {
     db.append_display_message(alice, id, NewDisplayMessage::tool_call("call", "no arguments")).await.unwrap();
     for found in ["porto", "flights porto"] {
         assert_eq!(find(&db, alice, found).await, ["search_flights"], "{found}");
+    }
+}
+
+async fn titles_find_the_first_message(database: &TestDatabase) {
+    let db = Fixture::with_group(database, TABLES, 2).await;
+    let group = Reach::Group(Key::Integer(GROUP));
+    for owner in [&db.alice, &db.bob] {
+        let new = NewConversation { title: Some("A Trip to Lisbon".to_owned()), ..NewConversation::new() };
+        let id = db.create_conversation(owner, new).await.unwrap().id;
+        // Numbers go on after a clear, so the first message isn't number 0.
+        say(&db, owner, id, "gone").await;
+        db.clear_display_messages(owner, id).await.unwrap();
+        let name = if owner == &db.alice { "alice" } else { "bob" };
+        for text in ["first of", "second of"] {
+            say(&db, owner, id, &format!("{text} {name}")).await;
+        }
+    }
+    for found in ["lisbon trip", "\"trip to\""] {
+        assert_eq!(find(&db, &db.alice, found).await, ["first of alice"], "{found}");
+        assert_eq!(find(&db, &group, found).await, ["first of bob", "first of alice"], "{found}");
+    }
+    for missing in ["lisbon second", "porto"] {
+        assert_eq!(find(&db, &db.alice, missing).await, [""; 0], "{missing}");
     }
 }
 

@@ -5,8 +5,8 @@ mod support;
 use std::time::Duration;
 
 use sagents::{
-    Claim, Decided, Decision, Error, Key, Message, MessagePage, ModelUsage, NewDisplayMessage, Reach, Role, Timestamp,
-    TokenUsage, ToolCall, ToolResult, ToolStatus, Usage,
+    Claim, Decided, Decision, Error, Fork, Key, Message, MessagePage, ModelUsage, NewDisplayMessage, Reach, Role,
+    Timestamp, TokenUsage, ToolCall, ToolResult, ToolStatus, Usage,
 };
 use serde_json::{Map, json};
 use support::fixture::{Fixture, GROUP, KINDS, object, sequences};
@@ -19,6 +19,7 @@ on_both_databases!(
     a_call_with_the_id_of_an_older_one_is_another_call,
     only_a_waiting_call_can_be_decided,
     a_rejected_call_cannot_be_claimed,
+    a_decision_keeps_who_made_it_and_when,
     long_call_ids_are_shortened_everywhere,
     one_of_many_decides_claims_and_resolves,
     usage_is_counted_once_per_message,
@@ -125,6 +126,30 @@ async fn a_rejected_call_cannot_be_claimed(database: &TestDatabase) {
     let reject = Decision::Reject { reason: None };
     db.decide_tool_call(alice, id, "call", &reject, Uuid::now_v7()).await.unwrap();
     assert!(matches!(db.claim_tool_call(alice, id, "call", Uuid::now_v7()).await.unwrap(), Claim::Already(_)));
+}
+
+async fn a_decision_keeps_who_made_it_and_when(database: &TestDatabase) {
+    let db = Fixture::new(database, TABLES).await;
+    let (alice, id, start) = (&db.alice, db.conversation().await, Timestamp::now());
+    for (call, decision) in [("approved", Decision::Approve), ("rejected", Decision::Reject { reason: None })] {
+        ask(&db, id, call).await;
+        db.decide_tool_call(alice, id, call, decision.clone().by("Ada"), Uuid::now_v7()).await.unwrap();
+        let decided = db.get_tool_call(alice, id, call).await.unwrap();
+        assert_eq!((decided.decision(), decided.decided_by()), (Some(decision), Some("Ada")));
+        assert!(decided.decided_at().is_some_and(|at| start <= at && at <= Timestamp::now()));
+    }
+    // An open call is asked about again in a copy, so nobody has decided there.
+    let copy = db.fork_conversation(alice, id, Fork::new()).await.unwrap().conversation.id;
+    let copied = db.get_tool_call(alice, copy, "approved").await.unwrap();
+    assert_eq!((copied.decided_by(), copied.decided_at()), (None, None));
+    // Nobody has to have a name.
+    ask(&db, id, "unnamed").await;
+    let Decided::Claimed(decided) =
+        db.decide_tool_call(alice, id, "unnamed", &Decision::Approve, Uuid::now_v7()).await.unwrap()
+    else {
+        panic!("nobody else decides")
+    };
+    assert_eq!((decided.decided_by(), decided.decided_at().is_some()), (None, true));
 }
 
 async fn long_call_ids_are_shortened_everywhere(database: &TestDatabase) {
@@ -243,9 +268,9 @@ async fn usage_outlives_cleared_messages(database: &TestDatabase) {
         assert_eq!(db.usage(alice, id).await.unwrap().models, models);
 
         let end = Timestamp::now() + Duration::from_secs(1);
-        assert_eq!(db.usage_between(alice, start, end).await.unwrap().models, models);
-        assert_eq!(db.usage_between(alice, end, Timestamp::MAX).await.unwrap(), Usage::default());
-        assert_eq!(db.usage_between(alice, Timestamp::MIN, start).await.unwrap(), Usage::default());
+        assert_eq!(db.usage(alice, start..end).await.unwrap().models, models);
+        assert_eq!(db.usage(alice, end..Timestamp::MAX).await.unwrap(), Usage::default());
+        assert_eq!(db.usage(alice, Timestamp::MIN..start).await.unwrap(), Usage::default());
     }
 }
 
@@ -277,11 +302,11 @@ async fn a_group_sees_the_usage_and_the_calls_of_its_members(database: &TestData
 
     let (group, other) = (Reach::Group(Key::Integer(GROUP)), Reach::Group(Key::Integer(GROUP + 1)));
     let always = (Timestamp::MIN, Timestamp::MAX);
-    let usage = db.usage_between(&group, always.0, always.1).await.unwrap();
+    let usage = db.usage(&group, always.0..always.1).await.unwrap();
     let models: Vec<_> = usage.models.iter().map(|usage| usage.model.as_deref()).collect();
     assert_eq!(models, [None, Some("bobs"), Some("large"), Some("none"), Some("small")]);
-    assert_eq!(db.usage_between(bob, always.0, always.1).await.unwrap().models.len(), 1);
-    assert_eq!(db.usage_between(&other, always.0, always.1).await.unwrap(), Usage::default());
+    assert_eq!(db.usage(bob, always.0..always.1).await.unwrap().models.len(), 1);
+    assert_eq!(db.usage(&other, always.0..always.1).await.unwrap(), Usage::default());
 
     assert_eq!(db.usage(&group, bobs).await.unwrap().models.len(), 1);
     let page = db.load_display_messages(&group, bobs, MessagePage::first()).await.unwrap();

@@ -1,20 +1,18 @@
 //! The statements that fork and rewind conversations. They copy and delete rows on the server; the search for the cut reads ids
 //! and positions. One transaction does both and locks the conversation first, so no other writer comes between.
 
-use std::ops::Range;
-
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Json;
 use sqlx::{Connection as _, Postgres, Transaction};
 use uuid::Uuid;
 
+use super::shared_cut::OutlineIds;
 use super::{Driver, retry};
-use crate::cut::{Outline, Place, Search, Step, ToolEntry};
-use crate::rows::{self, Columns as _};
-use crate::serializer;
-use crate::statement::{Statement, statements};
+use crate::cut::Place;
+use crate::rows;
+use crate::statement::statements;
 use crate::store::branches::origin;
-use crate::{Conversation, Error, Fork, Forked, Owner, Point, Result, Revision, Rewound, Timestamp};
+use crate::{Error, Fork, Forked, Owner, Point, Result, Rewound, Timestamp};
 
 statements! {
     pub(super) struct Branches {
@@ -124,7 +122,8 @@ statements! {
                            THEN m.metadata - ARRAY['hitl_decision', 'decision', 'decision_claim', 'claim']
                                 || '{\"started_elsewhere\": true}'
                        WHEN m.tool_call_id IS NOT NULL AND m.metadata ->> 'hitl_decision' = 'approved'
-                            AND (m.status IN ('pending', 'interrupted') OR m.metadata -> 'is_interrupt' = 'true')
+                            AND (m.status IN ('pending', 'interrupted')
+                                 OR m.status IS NULL AND m.metadata -> 'is_interrupt' = 'true')
                            THEN m.metadata - ARRAY['hitl_decision', 'decision', 'decision_claim', 'claim']
                        ELSE m.metadata
                    END,
@@ -231,12 +230,6 @@ impl Driver {
         .await
     }
 
-    pub(crate) async fn existing_conversation(&self, owner: &Owner, id: Uuid) -> Result<Option<Conversation>> {
-        let query = sqlx::query(&self.sql.branches.existing).bind(id).bind(owner.key());
-        let row = query.fetch_optional(&self.pool).await?;
-        Ok(row.as_ref().map(rows::conversation).transpose()?)
-    }
-
     pub(crate) async fn rewind_conversation(
         &self,
         owner: &Owner,
@@ -308,35 +301,15 @@ impl Driver {
         // A statement of its own: the next one sees what earlier writers stored.
         let lock = sqlx::query(&sql.lock).bind(id).bind(owner.key());
         lock.fetch_optional(&mut *tx).await?.ok_or(Error::NotFound)?;
-        let row = sqlx::query(&sql.outline).bind(id).bind(owner.key());
-        let row = row.fetch_optional(&mut *tx).await?.ok_or(Error::NotFound)?;
-        let mut search = Search::new(outline(&row)?, point)?;
-        loop {
-            match search.step() {
-                Step::AgentTools(range) => {
-                    let tools = tools(&mut tx, &sql.agent_tools, owner, id, &range).await?;
-                    search.add_agent_tools(&range, tools);
-                }
-                Step::ShownTools(range) => {
-                    let tools = tools(&mut tx, &sql.shown_tools, owner, id, &range).await?;
-                    search.add_shown_tools(&range, tools);
-                }
-                Step::Done(place) => return Ok((tx, *place)),
-            }
-        }
+        let place = self.search_cut(&mut tx, owner, id, point).await?;
+        Ok((tx, place))
     }
 }
 
-fn outline(row: &PgRow) -> Result<Outline> {
-    let revision: Option<i64> = row.at(1)?;
-    let state = match revision {
-        Some(revision) => Some((Revision(revision), serializer::read_stored("", row.bytes(2)?)?)),
-        None => None,
-    };
-    let header = state.as_ref().map(|(_, header)| header);
-    let agent = Outline::agent_messages(header, numbered_ids(row, 3)?)?;
+/// The ids of the agent's messages by position, those of display messages by sequence, and the waiting tool calls.
+pub(super) fn outline_ids(row: &PgRow) -> sqlx::Result<OutlineIds> {
     let waiting = sqlx::Row::try_get(row, 7)?;
-    Ok(Outline { last_change: row.at(0)?, agent, shown: numbered_ids(row, 5)?, waiting, state })
+    Ok(OutlineIds { agent: numbered_ids(row, 3)?, shown: numbered_ids(row, 5)?, waiting })
 }
 
 /// Reads a column with numbers, and the next one with their ids.
@@ -344,22 +317,4 @@ fn numbered_ids(row: &PgRow, column: usize) -> sqlx::Result<Vec<(i64, Uuid)>> {
     let numbers: Vec<i64> = sqlx::Row::try_get(row, column)?;
     let ids: Vec<Uuid> = sqlx::Row::try_get(row, column + 1)?;
     Ok(numbers.into_iter().zip(ids).collect())
-}
-
-async fn tools(
-    connection: &mut PgConnection,
-    statement: &Statement,
-    owner: &Owner,
-    id: Uuid,
-    range: &Range<i64>,
-) -> Result<Vec<ToolEntry>> {
-    let tools = sqlx::query(statement)
-        .bind(id)
-        .bind(range.start)
-        .bind(range.end)
-        .bind(owner.key())
-        .try_map(|row: PgRow| rows::tool_entry(&row))
-        .fetch_all(connection)
-        .await?;
-    Ok(tools.into_iter().flatten().collect())
 }

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 
 use super::Driver;
 use crate::Result;
-use crate::check::{FoundColumn, FoundTable};
+use crate::check::{FoundColumn, FoundForeignKey, FoundTable};
 
 /// Of tables with one name in several schemas, only the one that statements find is visible.
 const COLUMNS: &str = "
@@ -26,6 +26,21 @@ const INDEXES: &str = "
     FROM pg_class AS c
     JOIN pg_index AS i ON i.indrelid = c.oid
     JOIN pg_class AS n ON n.oid = i.indexrelid
+    WHERE starts_with(c.relname, $1::text) AND pg_table_is_visible(c.oid)";
+
+const FOREIGN_KEYS: &str = "
+    SELECT c.relname::text AS table_name, p.relname::text AS parent, f.confdeltype = 'c' AS cascades,
+           ARRAY(
+               SELECT a.attname::text FROM unnest(f.conkey) WITH ORDINALITY AS k (number, place)
+               JOIN pg_attribute AS a ON a.attrelid = f.conrelid AND a.attnum = k.number ORDER BY k.place
+           ) AS columns,
+           ARRAY(
+               SELECT a.attname::text FROM unnest(f.confkey) WITH ORDINALITY AS k (number, place)
+               JOIN pg_attribute AS a ON a.attrelid = f.confrelid AND a.attnum = k.number ORDER BY k.place
+           ) AS parent_columns
+    FROM pg_class AS c
+    JOIN pg_constraint AS f ON f.conrelid = c.oid AND f.contype = 'f'
+    JOIN pg_class AS p ON p.oid = f.confrelid
     WHERE starts_with(c.relname, $1::text) AND pg_table_is_visible(c.oid)";
 
 impl Driver {
@@ -50,6 +65,15 @@ impl Driver {
                 table.unique.push(columns.collect());
             }
             table.indexes.push(row.try_get("name")?);
+        }
+        for row in sqlx::query(FOREIGN_KEYS).bind(self.tables.prefix()).fetch_all(&self.pool).await? {
+            let table = tables.entry(row.try_get("table_name")?).or_default();
+            table.foreign_keys.push(FoundForeignKey {
+                columns: row.try_get("columns")?,
+                table: row.try_get("parent")?,
+                references: row.try_get("parent_columns")?,
+                cascades: row.try_get("cascades")?,
+            });
         }
         Ok(tables)
     }

@@ -9,10 +9,9 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::errors::{UNIQUE_VIOLATION, code};
-use super::usage::stored_count;
 use super::{Driver, retry};
 use crate::page::{Bound, PageRows};
-use crate::rows::{Columns as _, size, stored_item};
+use crate::rows::{Columns as _, size, stored_count, stored_item};
 use crate::statement::statements;
 use crate::store::messages::{Settled, settled};
 use crate::{
@@ -215,11 +214,6 @@ impl Driver {
             .bind(message.item)
             .bind(owner.key());
         Ok(query.fetch_optional(connection).await?)
-    }
-
-    pub(crate) async fn unsettled_messages(&self, owner: &Owner, conversation_id: Uuid) -> Result<Vec<PgRow>> {
-        let query = sqlx::query(&self.sql.messages.unsettled).bind(conversation_id).bind(owner.key());
-        Ok(query.fetch_all(&self.pool).await?)
     }
 
     /// Changes deliveries, and returns the items that readers get again.

@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use super::errors::{FOREIGN_KEY_VIOLATION, code};
 use super::{Driver, retry};
-use crate::rows::run;
+use crate::rows::{run, run_with_owner};
 use crate::statement::statements;
 use crate::store::runs::Begin;
-use crate::{Error, Key, Owner, Result, Run, RunStatus};
+use crate::{Error, Owner, Result, Run, RunStatus};
 
 statements! {
     pub(super) struct Runs {
@@ -24,6 +24,7 @@ statements! {
                     resumed = CASE
                         WHEN r.run_id = $2::uuid THEN r.resumed
                         WHEN r.status = 'waiting' THEN coalesce(r.waiting_for::text, 'null') = 'null'
+                        WHEN r.status IN ('failed', 'cancelled') THEN r.resumed
                         ELSE r.status = 'running'
                     END,
                     started_at = CASE WHEN r.run_id = $2::uuid THEN r.started_at ELSE (SELECT now()) END,
@@ -76,6 +77,20 @@ statements! {
 }
 
 statements! {
+    /// Housekeeping, for all owners.
+    pub(super) struct AbandonedRuns {
+        abandoned: "
+            SELECT r.{owner} AS owner, c.scope ->> 'type' AS owner_kind, {run_columns}
+            FROM {runs} AS r
+            JOIN {conversations} AS c ON c.{owner} = r.{owner} AND c.id = r.conversation_id
+            WHERE r.status IN ('running', 'waiting')
+              AND (r.status = 'running' AND r.seen_at < now() - make_interval(secs => $1::double precision)
+                   OR r.status = 'waiting' AND coalesce(r.waiting_for::text, 'null') = 'null')
+            ORDER BY r.seen_at LIMIT $2::bigint",
+    }
+}
+
+statements! {
     pub(super) struct GroupRuns {
         unfinished: "
             SELECT {run_columns} FROM {runs} AS r
@@ -94,14 +109,12 @@ impl Driver {
         holder: &str,
         lease: Duration,
     ) -> Result<Begin> {
-        // A longer one doesn't fit into an interval.
-        let lease = lease.as_secs_f64().min(1e9);
         let row = retry(|| async {
             let query = sqlx::query(&self.sql.runs.begin)
                 .bind(conversation_id)
                 .bind(run_id)
                 .bind(holder)
-                .bind(lease)
+                .bind(seconds(lease))
                 .bind(owner.key());
             match query.fetch_optional(&self.pool).await {
                 // The conversation was deleted in between.
@@ -159,21 +172,14 @@ impl Driver {
         .await
     }
 
-    pub(crate) async fn get_run(&self, owner: &Owner, conversation_id: Uuid) -> Result<Option<Run>> {
-        let query = sqlx::query(&self.sql.runs.current).bind(conversation_id).bind(owner.key());
-        let row = query.fetch_optional(&self.pool).await?;
-        Ok(row.as_ref().map(run).transpose()?)
+    pub(crate) async fn abandoned_runs(&self, lease: Duration, limit: u32) -> Result<Vec<(Owner, Run)>> {
+        let query = sqlx::query(&self.sql.abandoned_runs.abandoned).bind(seconds(lease));
+        let rows = query.bind(i64::from(limit)).fetch_all(&self.pool).await?;
+        Ok(rows.iter().map(run_with_owner).collect::<sqlx::Result<_>>()?)
     }
+}
 
-    pub(crate) async fn unfinished_runs(&self, owner: &Owner) -> Result<Vec<Run>> {
-        let query = sqlx::query(&self.sql.runs.unfinished).bind(owner.key());
-        let rows = query.fetch_all(&self.pool).await?;
-        Ok(rows.iter().map(run).collect::<sqlx::Result<_>>()?)
-    }
-
-    pub(crate) async fn unfinished_runs_of_group(&self, group: &Key) -> Result<Vec<Run>> {
-        let query = sqlx::query(&self.groups()?.runs.unfinished).bind(group);
-        let rows = query.fetch_all(&self.pool).await?;
-        Ok(rows.iter().map(run).collect::<sqlx::Result<_>>()?)
-    }
+/// A longer time doesn't fit into an interval.
+fn seconds(lease: Duration) -> f64 {
+    lease.as_secs_f64().min(1e9)
 }

@@ -8,9 +8,8 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::messages::{Statement, bind_usage, is_joined, joined};
-use super::usage::stored_count;
 use super::{Driver, retry};
-use crate::rows::{Columns as _, stored_item};
+use crate::rows::{Columns as _, stored_count, stored_item};
 use crate::statement::statements;
 use crate::store::messages::{ItemChanges, Items, StoredItem};
 use crate::{Delivery, Error, NewDisplayMessage, Owner, Result, Timestamp, ToolStatus};

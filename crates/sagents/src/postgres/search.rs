@@ -25,7 +25,15 @@ statements! {
                 END AS searched
                 FROM {display_messages} WHERE {owner} = $1::{owner_type}
             ) AS m
-            WHERE m.searched COLLATE "C" ILIKE $2::text ESCAPE '\' AND m.searched ~ ALL ($3::text[])
+            WHERE (m.searched COLLATE "C" ILIKE $2::text ESCAPE '\' AND m.searched ~ ALL ($3::text[])
+                OR m.conversation_id IN (
+                    SELECT c.id FROM {conversations} AS c
+                    WHERE c.{owner} = $1::{owner_type}
+                      AND c.title COLLATE "C" ILIKE $2::text ESCAPE '\' AND c.title ~ ALL ($3::text[])
+                ) AND m.sequence = (
+                    SELECT min(f.sequence) FROM {display_messages} AS f
+                    WHERE f.{owner} = $1::{owner_type} AND f.conversation_id = m.conversation_id
+                ))
               AND (m.inserted_at, m.conversation_id, m.sequence) < ($4::timestamptz, $5::uuid, $6::bigint)
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $7::bigint"#,
     }
@@ -35,14 +43,22 @@ statements! {
     pub(super) struct GroupSearch {
         search: r#"
             SELECT {m.display_message_columns} FROM (
-                SELECT {display_message_columns}, CASE content_type
+                SELECT {owner} AS owner, {display_message_columns}, CASE content_type
                     WHEN 'tool_call' THEN concat(content, chr(10), metadata ->> 'arguments')
                     ELSE content
                 END AS searched
                 FROM {display_messages}
                 WHERE {owner} IN (SELECT g.{member} FROM {group_table} AS g WHERE g.{group} = $1::{group_type})
             ) AS m
-            WHERE m.searched COLLATE "C" ILIKE $2::text ESCAPE '\' AND m.searched ~ ALL ($3::text[])
+            WHERE (m.searched COLLATE "C" ILIKE $2::text ESCAPE '\' AND m.searched ~ ALL ($3::text[])
+                OR (m.owner, m.conversation_id) IN (
+                    SELECT c.{owner}, c.id FROM {conversations} AS c
+                    WHERE c.{owner} IN (SELECT g.{member} FROM {group_table} AS g WHERE g.{group} = $1::{group_type})
+                      AND c.title COLLATE "C" ILIKE $2::text ESCAPE '\' AND c.title ~ ALL ($3::text[])
+                ) AND m.sequence = (
+                    SELECT min(f.sequence) FROM {display_messages} AS f
+                    WHERE f.{owner} = m.owner AND f.conversation_id = m.conversation_id
+                ))
               AND (m.inserted_at, m.conversation_id, m.sequence) < ($4::timestamptz, $5::uuid, $6::bigint)
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $7::bigint"#,
     }

@@ -2,13 +2,14 @@
 //!
 //! A row without tokens marks a message that was counted in another conversation.
 
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::Driver;
 use super::errors::{FOREIGN_KEY_VIOLATION, code};
+use crate::rows::stored_count;
 use crate::statement::statements;
-use crate::{Error, Key, MessageUsage, Owner, Result, Timestamp};
+use crate::{Error, MessageUsage, Owner, Result, Timestamp};
 
 statements! {
     /// Sums stop at the largest number.
@@ -59,11 +60,6 @@ statements! {
     }
 }
 
-/// The largest number for a count that doesn't fit. [`usage_of`](crate::usage_of) returns smaller ones.
-pub(super) fn stored_count(tokens: u64) -> i64 {
-    i64::try_from(tokens).unwrap_or(i64::MAX)
-}
-
 impl Driver {
     /// Counts a message that's stored already.
     pub(super) async fn count(
@@ -90,25 +86,5 @@ impl Driver {
             Err(error) if code(&error).as_deref() == Some(FOREIGN_KEY_VIOLATION) => Err(Error::NotFound),
             counted => Ok(counted.map(drop)?),
         }
-    }
-
-    pub(crate) async fn usage(&self, owner: &Owner, conversation_id: Uuid) -> Result<Vec<PgRow>> {
-        let query = sqlx::query(&self.sql.usage.of_conversation).bind(conversation_id).bind(owner.key());
-        Ok(query.fetch_all(&self.pool).await?)
-    }
-
-    pub(crate) async fn usage_between(&self, owner: &Owner, from: Timestamp, to: Timestamp) -> Result<Vec<PgRow>> {
-        let query = sqlx::query(&self.sql.usage.between).bind(from).bind(to).bind(owner.key());
-        Ok(query.fetch_all(&self.pool).await?)
-    }
-
-    pub(crate) async fn usage_of_group_between(
-        &self,
-        group: &Key,
-        from: Timestamp,
-        to: Timestamp,
-    ) -> Result<Vec<PgRow>> {
-        let query = sqlx::query(&self.groups()?.usage.between).bind(from).bind(to).bind(group);
-        Ok(query.fetch_all(&self.pool).await?)
     }
 }

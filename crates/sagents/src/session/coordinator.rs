@@ -155,7 +155,7 @@ impl Coordinator {
     pub async fn delete_conversation(&self, scope: &(impl OwnerScope + ?Sized), conversation_id: Uuid) -> Result<()> {
         let owner = scope.owner()?;
         self.registry.storage.delete_conversation(&owner, conversation_id).await?;
-        self.conversation_deleted(&owner, conversation_id)
+        self.forget_conversation(&owner, conversation_id)
     }
 
     /// Ends the session of a conversation that you have deleted yourself. It saves nothing, and tells its subscribers.
@@ -163,7 +163,7 @@ impl Coordinator {
     /// # Errors
     ///
     /// [`SessionError::Storage`] if the scope has no owner.
-    pub fn conversation_deleted(&self, scope: &(impl OwnerScope + ?Sized), conversation_id: Uuid) -> Result<()> {
+    pub fn forget_conversation(&self, scope: &(impl OwnerScope + ?Sized), conversation_id: Uuid) -> Result<()> {
         if let Some(session) = self.registry.find(&scope.owner()?, conversation_id) {
             session.delete();
         }

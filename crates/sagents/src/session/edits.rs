@@ -19,7 +19,7 @@ pub(super) enum Edit {
     /// The result of a tool replaces its placeholder, or is appended as a message with this id.
     Result {
         id: Uuid,
-        result: ToolResult,
+        result: Box<ToolResult>,
     },
     /// These results replace their placeholders.
     Resolve(Vec<ToolResult>),
@@ -36,7 +36,7 @@ impl Edit {
                     state.replace_newest_tool_result(&result.tool_call_id, result)
                 }
                 Some(_) => false,
-                None => push(state, *id, Message::tool_results([result.clone()])),
+                None => push(state, *id, Message::tool_results([(**result).clone()])),
             },
             Self::Resolve(results) => results.iter().fold(false, |any, result| state.resolve_interrupts(result) | any),
             Self::Title(title) => {
@@ -50,7 +50,7 @@ impl Edit {
     fn orphan(&self, state: &State) -> Option<Uuid> {
         let (id, results) = match self {
             Self::Push { id, message } => (id, message.tool_results.as_slice()),
-            Self::Result { id, result } => (id, std::slice::from_ref(result)),
+            Self::Result { id, result } => (id, std::slice::from_ref(&**result)),
             Self::Resolve(_) | Self::Title(_) => return None,
         };
         let has_call = |result: &ToolResult| state.find_tool_call(&result.tool_call_id).is_some();
@@ -138,7 +138,7 @@ impl Edits {
             unsaved.is_shown = false;
             match &unsaved.edit {
                 Edit::Push { id, message } => Some((*id, Arc::clone(message))),
-                Edit::Result { id, result } => Some((*id, Arc::new(Message::tool_results([result.clone()])))),
+                Edit::Result { id, result } => Some((*id, Arc::new(Message::tool_results([(**result).clone()])))),
                 Edit::Resolve(_) | Edit::Title(_) => None,
             }
         });

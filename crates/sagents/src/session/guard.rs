@@ -12,7 +12,7 @@ use crate::{BeginRun, Lifecycle, Run, RunStatus};
 
 impl AgentSession {
     /// Begins a run of the agent, unless one is in progress in this or another process, which is returned then. A run
-    /// that waits for a person, or whose process was killed, is taken over; see [`RunGuard::resumed`].
+    /// that waits for a person, or whose process was killed, is taken over; see [`RunGuard::is_resumed`].
     ///
     /// When the run has begun, the session prepares the agent state for it:
     ///
@@ -20,7 +20,8 @@ impl AgentSession {
     ///   [changes](Self::change) are saved before.
     /// - It seals the tool calls that an earlier run left dangling. A call that was started and has no result in the agent
     ///   state gets its stored result, or an error that says that the outcome is unknown: providers refuse a history in
-    ///   which a call has no result. See [`RunGuard::sealed_tool_calls`].
+    ///   which a call has no result. Tools that [may run twice](super::SessionOptions::rerun_tools) are pending again
+    ///   instead. See [`RunGuard::sealed_tool_calls`].
     ///
     /// Calls that wait for a decision don't change. Use [`undecided_tool_calls`](crate::State::undecided_tool_calls) to
     /// tell whether the run has to [wait](Self::wait_run) again.
@@ -33,8 +34,22 @@ impl AgentSession {
     /// state, and a reload would lose changes that [`OnConflict::Report`](super::OnConflict::Report) protects. The run
     /// has ended as failed then.
     pub async fn begin_run(&self) -> Result<BeginRun<RunGuard>> {
+        self.begin_run_as(Uuid::now_v7()).await
+    }
+
+    /// As [`begin_run`](Self::begin_run), for a run of this conversation that this process
+    /// [claimed](crate::Store::claim_abandoned_runs). It's busy if the claim is older than the lease and another process
+    /// was faster.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin_run`](Self::begin_run).
+    pub async fn begin_claimed_run(&self, run: &Run) -> Result<BeginRun<RunGuard>> {
+        self.begin_run_as(run.id).await
+    }
+
+    async fn begin_run_as(&self, run_id: Uuid) -> Result<BeginRun<RunGuard>> {
         self.needs_rows()?;
-        let run_id = Uuid::now_v7();
         let guard = RunGuard::new(self, run_id);
         let begun = self.ask(
             |session, reply| {
@@ -190,9 +205,10 @@ impl RunGuard {
         self.run_id
     }
 
-    /// Whether this run took the place of one whose process ended before the run did.
+    /// Whether this run follows one whose process ended before the run did, and no run since has finished or waited for a
+    /// person.
     #[must_use]
-    pub fn resumed(&self) -> bool {
+    pub fn is_resumed(&self) -> bool {
         self.resumed
     }
 

@@ -1,5 +1,6 @@
 //! Options of sessions.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -33,6 +34,9 @@ pub struct SessionOptions {
     /// A [run](super::AgentSession::begin_run) that nobody renews for this long is abandoned, and another process may
     /// begin one. A session renews its run three times in this time.
     pub run_lease: Duration,
+    /// The names of tools that may run twice, for example because they only read. If a process ends while such a tool
+    /// runs, the next run starts it again. The result of any other tool then says that its outcome is unknown.
+    pub rerun_tools: BTreeSet<String>,
     /// Tells people who runs the agents of this process. By default the id of the process.
     pub run_holder: String,
 }
@@ -50,6 +54,7 @@ impl Default for SessionOptions {
             event_capacity: 64,
             draft_interval: Some(Duration::from_secs(1)),
             run_lease: Duration::from_secs(30),
+            rerun_tools: BTreeSet::new(),
             run_holder: format!("process {}", std::process::id()),
         }
     }

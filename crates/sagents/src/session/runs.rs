@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::RunChange;
 use super::writes::PendingWrite;
-use crate::{RunSignal, RunStatus};
+use crate::{Run, RunSignal, RunStatus};
 
 /// Tells an agent that it has to stop: somebody cancelled the run, another process took it over, or the session ends.
 #[derive(Debug, Clone)]
@@ -27,12 +27,14 @@ impl CancelToken {
     }
 }
 
-/// The run of this process, and the one that waits for a person.
+/// The run of this process, and the one that it found.
 #[derive(Default)]
 pub(super) struct Runs {
     active: Option<Active>,
-    /// A run that waits, of this process or an earlier one.
+    /// A run that waits for a person, of this process or an earlier one.
     waiting: Option<Uuid>,
+    /// A run that an earlier process left in the middle. The next run has to know that.
+    left: Option<Uuid>,
 }
 
 struct Active {
@@ -42,9 +44,11 @@ struct Active {
 }
 
 impl Runs {
-    /// An earlier process left a run that waits.
-    pub fn waiting(run_id: Option<Uuid>) -> Self {
-        Self { active: None, waiting: run_id }
+    /// An earlier process left a run that waits for a person, or for the next process.
+    pub fn found(waiting: Option<&Run>) -> Self {
+        let is_question = |run: &&Run| run.waiting_for.as_ref().is_some_and(|data| !data.is_null());
+        let (waiting, left) = (waiting.filter(is_question), waiting.filter(|run| !is_question(run)));
+        Self { active: None, waiting: waiting.map(|run| run.id), left: left.map(|run| run.id) }
     }
 
     /// Whether an agent of this process works.
@@ -54,7 +58,7 @@ impl Runs {
 
     /// The run is stored.
     pub fn started(&mut self, run_id: Uuid, renew_at: Instant) {
-        self.waiting = None;
+        (self.waiting, self.left) = (None, None);
         let resumed = self.active.take();
         let resumed = resumed.filter(|active| active.run_id == run_id);
         let cancel = resumed.map_or_else(|| watch::Sender::new(false), |active| active.cancel);
@@ -91,7 +95,9 @@ impl Runs {
     /// Takes what the database says about a run. Returns what changed if it's the run of this process.
     pub fn signal(&mut self, run_id: Uuid, signal: RunSignal) -> Option<RunChange> {
         if signal == RunSignal::Lost {
-            let _ = self.waiting.take_if(|waiting| *waiting == run_id);
+            for found in [&mut self.waiting, &mut self.left] {
+                let _ = found.take_if(|found| *found == run_id);
+            }
         }
         let active = self.active.as_ref();
         let active = active.filter(|active| active.run_id == run_id)?;
@@ -138,9 +144,9 @@ impl Runs {
 
     /// The run ends, if there's one.
     pub fn end(&mut self, status: RunStatus) -> Option<PendingWrite> {
-        let waiting = self.waiting.take();
+        let (waiting, left) = (self.waiting.take(), self.left.take());
         let active = self.active.take().map(|active| active.run_id);
-        let run_id = active.or(waiting)?;
+        let run_id = active.or(waiting).or(left)?;
         Some(PendingWrite::EndRun(run_id, status))
     }
 

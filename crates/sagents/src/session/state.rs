@@ -104,7 +104,7 @@ impl SessionState {
         let is_saved = matches!(expect, Expect::Revision(revision) if revision > Revision(0));
         // The application's initial state is saved, unless it's empty.
         let is_new = !is_saved && agent_state != State::new();
-        let waiting_run = waiting.as_ref().map(|run| run.id);
+        let runs = Runs::found(waiting.as_ref());
         let waiting_for = waiting.and_then(|run| run.waiting_for);
         agent_state.interrupt_data = waiting_for.filter(|data| !data.is_null());
         let mut state = Self {
@@ -128,7 +128,7 @@ impl SessionState {
             save_backoff: Backoff::default(),
             writes: Writes::new(),
             drafts: Drafts::default(),
-            runs: Runs::waiting(waiting_run),
+            runs,
             unknown: Vec::new(),
             interrupted: None,
             waiting_saves: Saves::new(),

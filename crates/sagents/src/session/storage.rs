@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{Result, SessionError, SessionOptions};
-use crate::{
-    AgentPersistence, BeginRun, Claim, Cut, Decided, Decision, Delivery, DisplayMessage, Error, Expect, LoadContext,
-    Loaded, Message, Owner, PersistContext, Point, Revision, Run, RunSignal, RunStatus, State, StoredCall, ToolResult,
-    ToolStatus,
-};
 #[cfg(any(feature = "_sqlite", feature = "postgres"))]
-use crate::{ConversationChanges, Store};
+use crate::Store;
+use crate::{
+    AgentPersistence, BeginRun, Claim, Cut, Decided, Delivery, DisplayMessage, Error, Expect, LoadContext, Loaded,
+    Message, Owner, PersistContext, Point, Revision, Run, RunSignal, RunUpdate, SignedDecision, State, StoredCall,
+    ToolResult, ToolStatus,
+};
 
 /// The storage of all sessions of a coordinator. A call that takes longer than the timeout fails.
 pub(super) struct Storage {
@@ -209,36 +209,45 @@ impl Storage {
         owner: &Owner,
         conversation_id: Uuid,
         tool_call_id: &str,
-        decision: &Decision,
+        decision: &SignedDecision,
         claim: Uuid,
     ) -> Result<Decided<DisplayMessage>> {
-        rows!(self, write, store => store.decide_tool_call(owner, conversation_id, tool_call_id, decision, claim))
+        rows!(self, write, store => store.decide_tool_call(owner, conversation_id, tool_call_id, decision.clone(), claim))
     }
 
-    /// Cancels a call that nobody has decided about or started. Returns the call and whether it's cancelled, or nothing
-    /// if it isn't displayed.
-    pub async fn cancel_waiting_tool_call(
+    /// Cancels a call that nobody has started, or, with `only_undecided`, decided about. Returns the call and whether it's
+    /// cancelled, or nothing if it isn't displayed.
+    pub async fn cancel_unstarted_tool_call(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
         tool_call_id: &str,
+        only_undecided: bool,
     ) -> Result<Option<(DisplayMessage, bool)>> {
         rows!(self, write, store => async {
-            let cancelled = store.cancel_waiting_tool_call(owner, conversation_id, tool_call_id).await;
+            let cancelled = store.cancel_unstarted_tool_call(owner, conversation_id, tool_call_id, only_undecided).await;
             if_displayed(store, owner, conversation_id, cancelled).await
         })
     }
 
-    /// What's stored about a call, or nothing if it isn't displayed.
-    pub async fn stored_tool_call(
+    /// Makes a call pending again that was running, if it's displayed.
+    pub async fn reopen_tool_call(&self, owner: &Owner, conversation_id: Uuid, tool_call_id: &str) -> Result<()> {
+        rows!(self, write, store => async {
+            let reopened = store.reopen_tool_call(owner, conversation_id, tool_call_id).await;
+            if_displayed(store, owner, conversation_id, reopened).await.map(drop)
+        })
+    }
+
+    /// Makes a call unknown if it's executing. Returns what's stored about it then, or nothing if it isn't displayed.
+    pub async fn seal_tool_call(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
         tool_call_id: &str,
     ) -> Result<Option<StoredCall>> {
         rows!(self, write, store => async {
-            let stored = store.stored_tool_call(owner, conversation_id, tool_call_id).await;
-            if_displayed(store, owner, conversation_id, stored).await
+            let sealed = store.seal_tool_call(owner, conversation_id, tool_call_id).await;
+            if_displayed(store, owner, conversation_id, sealed).await
         })
     }
 
@@ -262,22 +271,14 @@ impl Storage {
         rows!(self, write, store => store.begin_run(owner, conversation_id, run_id, holder, lease))
     }
 
-    pub async fn renew_run(&self, owner: &Owner, conversation_id: Uuid, run_id: Uuid) -> Result<RunSignal> {
-        rows!(self, write, store => store.renew_run(owner, conversation_id, run_id))
-    }
-
-    pub async fn wait_run(
+    pub async fn update_run(
         &self,
         owner: &Owner,
         conversation_id: Uuid,
         run_id: Uuid,
-        waiting_for: &Value,
+        update: RunUpdate,
     ) -> Result<RunSignal> {
-        rows!(self, write, store => store.wait_run(owner, conversation_id, run_id, waiting_for))
-    }
-
-    pub async fn end_run(&self, owner: &Owner, conversation_id: Uuid, run_id: Uuid, status: RunStatus) -> Result<()> {
-        rows!(self, write, store => store.end_run(owner, conversation_id, run_id, status))
+        rows!(self, write, store => store.update_run(owner, conversation_id, run_id, update))
     }
 
     pub async fn request_cancel(&self, owner: &Owner, conversation_id: Uuid) -> Result<bool> {
@@ -302,10 +303,7 @@ impl Storage {
     }
 
     pub async fn set_title(&self, owner: &Owner, conversation_id: Uuid, title: &str) -> Result<()> {
-        rows!(self, write, store => async {
-            let changes = ConversationChanges::default().title(title);
-            store.update_conversation(owner, conversation_id, changes).await.map(drop)
-        })
+        rows!(self, write, store => store.set_title(owner, conversation_id, title))
     }
 
     /// A call that changes nothing.

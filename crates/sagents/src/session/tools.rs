@@ -8,7 +8,7 @@ use super::handle::AgentSession;
 use super::state::SessionState;
 use super::turn::resolved_by;
 use super::writes::{PendingWrite, Written};
-use crate::{Claim, Decided, Decision, DisplayMessage, State, ToolResult, ToolStatus};
+use crate::{Claim, Decided, DisplayMessage, SignedDecision, State, ToolCall, ToolResult, ToolStatus};
 
 /// The status of a tool call is stored after the message that has the call. Subscribers learn of a change that [the
 /// status doesn't allow](ToolStatus::may_become).
@@ -92,8 +92,13 @@ impl AgentSession {
     /// # Errors
     ///
     /// [`SessionError::Storage`](super::SessionError::Storage) if the call doesn't wait for a decision.
-    pub async fn decide_tool_call(&self, tool_call_id: &str, decision: Decision) -> Result<Decided<DisplayMessage>> {
-        let decide = PendingWrite::Decide { tool_call_id: tool_call_id.to_owned(), decision, claim: Uuid::now_v7() };
+    pub async fn decide_tool_call(
+        &self,
+        tool_call_id: &str,
+        decision: impl Into<SignedDecision>,
+    ) -> Result<Decided<DisplayMessage>> {
+        let (tool_call_id, decision) = (tool_call_id.to_owned(), decision.into());
+        let decide = PendingWrite::Decide { tool_call_id, decision, claim: Uuid::now_v7() };
         self.ask(
             |session, reply| session.writes.push(decide, Some(reply)),
             |written| match written {
@@ -102,6 +107,18 @@ impl AgentSession {
             },
         )
         .await
+    }
+
+    /// Cancels a call that nobody has started, whether or not somebody has approved it. Returns whether it's cancelled; if
+    /// not, it may be running in another process.
+    ///
+    /// It waits while failures are transient.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Storage`](super::SessionError::Storage) if the failure is permanent.
+    pub async fn cancel_unstarted_tool_call(&self, tool_call_id: &str) -> Result<bool> {
+        self.cancel_unstarted(tool_call_id, false).await
     }
 
     /// As [`State::cancel_pending_interrupts`], and cancels the calls. Call it when the user sends a new message
@@ -136,43 +153,66 @@ impl AgentSession {
     async fn cancel_tool_calls(&self, results: Vec<ToolResult>) -> Result<()> {
         let mut cancelled = Vec::new();
         for result in results {
-            let cancel = PendingWrite::CancelWaiting(result.tool_call_id.clone());
-            let is_cancelled = self.ask(
-                |session, reply| session.writes.push(cancel, Some(reply)),
-                |written| match written {
-                    // Nobody can decide about a call that isn't displayed.
-                    Written::Cancelled(call) => Some(call.is_none_or(|(_, is_cancelled)| is_cancelled)),
-                    _ => None,
-                },
-            );
-            if is_cancelled.await? {
+            if self.cancel_unstarted(&result.tool_call_id, true).await? {
                 cancelled.push(result);
             }
         }
         self.update_rows(|session| session.resolve_interrupts(cancelled))
     }
 
-    /// Gives a result to every call that an earlier run started or ended, and that has none in the agent state: the
-    /// stored result if there's one, otherwise an error that says that the outcome is unknown. Calls that nobody has
-    /// started don't change. Returns the ids of the calls that got a result.
-    pub(super) async fn seal_tool_calls(&self, run_id: Uuid) -> Result<Vec<String>> {
+    /// Gives a result to every call that was started or has ended, and that has none in the agent state: the stored
+    /// result if there's one, otherwise an error that says that the outcome is unknown. A call whose tool [may run
+    /// twice](super::SessionOptions::rerun_tools) is pending again instead. Calls that nobody has started don't change.
+    /// Returns the ids of the calls that got a result.
+    pub(crate) async fn seal_tool_calls(&self, run_id: Uuid) -> Result<Vec<String>> {
         let mut sealed = Vec::new();
         for call in self.read(State::open_tool_calls) {
-            let seal = PendingWrite::Seal { tool_call_id: call.tool_call_id.clone(), run_id };
-            let stored = self.ask(
-                |session, reply| session.writes.push(seal, Some(reply)),
-                |written| match written {
-                    Written::Stored(stored) => Some(stored),
-                    _ => None,
-                },
-            );
-            // Nobody can have started a call that isn't displayed.
-            let result = stored.await?.and_then(|stored| stored.sealed(&call));
-            if let Some((id, result, status)) = result {
-                self.update(|session| session.finish_tool_call(id, result, status))?;
+            if self.seal(run_id, &call).await? {
                 sealed.push(call.tool_call_id);
             }
         }
         Ok(sealed)
+    }
+
+    /// As [`seal_tool_calls`](Self::seal_tool_calls), for one call.
+    #[cfg(feature = "axum")]
+    pub(crate) async fn seal_tool_call(&self, run_id: Uuid, tool_call_id: &str) -> Result<()> {
+        let open = self.read(State::open_tool_calls);
+        if let Some(call) = open.iter().find(|call| call.tool_call_id == tool_call_id) {
+            let _ = self.seal(run_id, call).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the call got a result.
+    async fn seal(&self, run_id: Uuid, call: &ToolCall) -> Result<bool> {
+        let reopens = self.session.registry.options.rerun_tools.contains(&call.name);
+        let seal = PendingWrite::Seal { tool_call_id: call.tool_call_id.clone(), run_id, reopens };
+        let sealed = self.ask(
+            |session, reply| session.writes.push(seal, Some(reply)),
+            |written| match written {
+                Written::Sealed(sealed) => Some(sealed),
+                _ => None,
+            },
+        );
+        // Nobody can have started a call that isn't displayed.
+        let Some(stored) = sealed.await? else { return Ok(false) };
+        let status = stored.status;
+        let Some((id, result)) = stored.sealed(call) else { return Ok(false) };
+        self.update(|session| session.finish_tool_call(id, result, status))?;
+        Ok(true)
+    }
+
+    async fn cancel_unstarted(&self, tool_call_id: &str, only_undecided: bool) -> Result<bool> {
+        let cancel = PendingWrite::CancelUnstarted { tool_call_id: tool_call_id.to_owned(), only_undecided };
+        self.ask(
+            |session, reply| session.writes.push(cancel, Some(reply)),
+            |written| match written {
+                // Nobody can decide about a call that isn't displayed, or start it.
+                Written::Cancelled(call) => Some(call.is_none_or(|(_, is_cancelled)| is_cancelled)),
+                _ => None,
+            },
+        )
+        .await
     }
 }

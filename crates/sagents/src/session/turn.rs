@@ -111,7 +111,7 @@ impl SessionState {
     pub fn finish_tool_call(&mut self, id: Uuid, result: ToolResult, status: ToolStatus) {
         let existing = self.agent_state.result_of(&result.tool_call_id);
         let has_placeholder = existing.is_some_and(|existing| existing.is_interrupt);
-        let edit = Edit::Result { id, result: result.clone() };
+        let edit = Edit::Result { id, result: Box::new(result.clone()) };
         if self.edit(edit) && !has_placeholder {
             let message = Message::tool_results([result.clone()]);
             self.display(id, Arc::new(message));

@@ -6,7 +6,7 @@ use super::storage::{Failure, failure, is_missing};
 use super::task::Session;
 use super::writes::{PendingWrite, Written};
 use super::{Result, SessionError};
-use crate::{BeginRun, Delivery, RunSignal};
+use crate::{BeginRun, Delivery, RunSignal, RunUpdate};
 
 impl Session {
     /// Makes the calls of a write.
@@ -28,19 +28,21 @@ impl Session {
             | PendingWrite::Finish { .. }
             | PendingWrite::Claim { .. }
             | PendingWrite::Decide { .. }
-            | PendingWrite::CancelWaiting(_)
+            | PendingWrite::CancelUnstarted { .. }
             | PendingWrite::Seal { .. } => self.make_of_tool_call(write).await?,
             PendingWrite::BeginRun(run_id) => Written::Run(storage.begin_run(owner, id, *run_id, options).await?),
-            PendingWrite::RenewRun(run_id) => Written::Signal(storage.renew_run(owner, id, *run_id).await?),
+            PendingWrite::RenewRun(run_id) => {
+                Written::Signal(storage.update_run(owner, id, *run_id, RunUpdate::Renew).await?)
+            }
             PendingWrite::WaitRun { run_id, begins, data } => {
                 if *begins && matches!(storage.begin_run(owner, id, *run_id, options).await?, BeginRun::Busy(_)) {
                     // An agent of another process goes on.
                     return Ok(Written::Signal(RunSignal::Lost));
                 }
-                Written::Signal(storage.wait_run(owner, id, *run_id, data).await?)
+                Written::Signal(storage.update_run(owner, id, *run_id, RunUpdate::Wait(data.clone())).await?)
             }
             PendingWrite::EndRun(run_id, status) => {
-                storage.end_run(owner, id, *run_id, *status).await?;
+                let _ = storage.update_run(owner, id, *run_id, RunUpdate::End(*status)).await?;
                 Written::Nothing
             }
             PendingWrite::RequestCancel(_) => Written::IsRunning(storage.request_cancel(owner, id).await?),
@@ -90,15 +92,18 @@ impl Session {
             PendingWrite::Decide { tool_call_id, decision, claim } => {
                 Written::Decided(storage.decide_tool_call(owner, id, tool_call_id, decision, *claim).await?)
             }
-            PendingWrite::CancelWaiting(tool_call_id) => {
-                Written::Cancelled(storage.cancel_waiting_tool_call(owner, id, tool_call_id).await?)
+            PendingWrite::CancelUnstarted { tool_call_id, only_undecided } => {
+                Written::Cancelled(storage.cancel_unstarted_tool_call(owner, id, tool_call_id, *only_undecided).await?)
             }
-            PendingWrite::Seal { tool_call_id, run_id } => {
+            PendingWrite::Seal { tool_call_id, run_id, reopens } => {
                 // A process that was slow may have lost its run, and the call may be running in another one.
-                if storage.renew_run(owner, id, *run_id).await? == RunSignal::Lost {
-                    return Ok(Written::Stored(None));
+                if storage.update_run(owner, id, *run_id, RunUpdate::Renew).await? == RunSignal::Lost {
+                    return Ok(Written::Sealed(None));
                 }
-                Written::Stored(storage.stored_tool_call(owner, id, tool_call_id).await?)
+                if *reopens {
+                    storage.reopen_tool_call(owner, id, tool_call_id).await?;
+                }
+                Written::Sealed(storage.seal_tool_call(owner, id, tool_call_id).await?)
             }
             _ => Written::Nothing,
         })

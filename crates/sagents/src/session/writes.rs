@@ -12,8 +12,8 @@ use super::backoff::Backoff;
 use super::rewinds::RewoundState;
 use super::{Result, SessionError, UnsavedMessage};
 use crate::{
-    BeginRun, Claim, Decided, Decision, Delivery, DisplayMessage, Message, Point, RunSignal, RunStatus, StoredCall,
-    ToolResult, ToolStatus,
+    BeginRun, Claim, Decided, Delivery, DisplayMessage, Message, Point, RunSignal, RunStatus, SignedDecision,
+    StoredCall, ToolResult, ToolStatus,
 };
 
 /// Something to be stored beside the agent state.
@@ -46,15 +46,20 @@ pub(super) enum PendingWrite {
     },
     Decide {
         tool_call_id: String,
-        decision: Decision,
+        decision: SignedDecision,
         claim: Uuid,
     },
-    /// Cancels a call that nobody has decided about or started.
-    CancelWaiting(String),
-    /// Looks up what's stored about a call that has no result, if the run goes on.
+    /// Cancels a call that nobody has started.
+    CancelUnstarted {
+        tool_call_id: String,
+        only_undecided: bool,
+    },
+    /// Ends a call that an earlier run left executing, if the run goes on.
     Seal {
         tool_call_id: String,
         run_id: Uuid,
+        /// Before that, a call that was running is pending again.
+        reopens: bool,
     },
     BeginRun(Uuid),
     RenewRun(Uuid),
@@ -88,7 +93,7 @@ impl PendingWrite {
             | Self::Claim { tool_call_id, .. }
             | Self::Decide { tool_call_id, .. }
             | Self::Seal { tool_call_id, .. }
-            | Self::CancelWaiting(tool_call_id) => Some(tool_call_id),
+            | Self::CancelUnstarted { tool_call_id, .. } => Some(tool_call_id),
             _ => None,
         }
     }
@@ -99,10 +104,9 @@ impl PendingWrite {
             Self::Message { .. } => "a display message was not stored",
             Self::Draft { .. } => "a draft was not stored",
             Self::Settle(_) => "the delivery of display messages was not stored",
-            Self::Tool { .. } | Self::Finish { .. } | Self::CancelWaiting(_) => {
+            Self::Tool { .. } | Self::Finish { .. } | Self::CancelUnstarted { .. } | Self::Seal { .. } => {
                 "the status of a tool call was not stored"
             }
-            Self::Seal { .. } => "a tool call was not looked up",
             Self::Claim { .. } => "a tool call was not claimed",
             Self::Decide { .. } => "a decision was not stored",
             Self::BeginRun(_)
@@ -142,7 +146,7 @@ pub(super) enum Written {
     Decided(Decided<DisplayMessage>),
     /// The call, and whether it's cancelled.
     Cancelled(Option<(DisplayMessage, bool)>),
-    Stored(Option<StoredCall>),
+    Sealed(Option<StoredCall>),
     Run(BeginRun),
     Signal(RunSignal),
     IsRunning(bool),

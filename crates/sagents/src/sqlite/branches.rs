@@ -1,19 +1,16 @@
 //! The statements that fork and rewind conversations. They copy and delete rows in the database; the search for the cut reads
 //! ids and positions. One transaction does both, so no other writer comes between.
 
-use std::ops::Range;
-
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{Driver, retry};
-use crate::cut::{Outline, Place, Search, Step, ToolEntry};
+use super::Driver;
+use super::shared_cut::OutlineIds;
 use crate::rows::{self, Columns as _};
-use crate::serializer;
-use crate::statement::{Statement, statements};
+use crate::statement::statements;
 use crate::store::branches::origin;
-use crate::{Conversation, Error, Fork, Forked, Owner, Point, Result, Revision, Rewound, Timestamp};
+use crate::{Fork, Forked, Owner, Point, Result, Rewound, Timestamp};
 
 statements! {
     pub(super) struct Branches {
@@ -103,7 +100,8 @@ statements! {
                                                      '$.claim'),
                                          '$.started_elsewhere', json('true'))
                        WHEN m.tool_call_id IS NOT NULL AND json_extract(m.metadata, '$.hitl_decision') = 'approved'
-                            AND (m.status IN ('pending', 'interrupted') OR json_extract(m.metadata, '$.is_interrupt'))
+                            AND (m.status IN ('pending', 'interrupted')
+                                 OR m.status IS NULL AND json_type(m.metadata, '$.is_interrupt') = 'true')
                            THEN json_remove(m.metadata, '$.hitl_decision', '$.decision', '$.decision_claim', '$.claim')
                        ELSE m.metadata
                    END,
@@ -159,56 +157,47 @@ statements! {
 impl Driver {
     /// Nothing if the id is taken.
     pub(crate) async fn fork_conversation(&self, owner: &Owner, id: Uuid, fork: &Fork) -> Result<Option<Forked>> {
-        retry(|| async {
-            let (sql, now) = (&self.sql.branches, Timestamp::now());
-            let mut tx = self.begin().await?;
-            let place = self.find_cut(&mut tx, owner, id, fork.at).await?;
-            let created = sqlx::query(&sql.create)
+        let (sql, now) = (&self.sql.branches, Timestamp::now());
+        let mut tx = self.begin().await?;
+        let place = self.search_cut(&mut tx, owner, id, fork.at).await?;
+        let created = sqlx::query(&sql.create)
+            .bind(id)
+            .bind(fork.id)
+            .bind(&fork.title)
+            .bind(Json(origin(id, place.cut)))
+            .bind(place.waits_in_fork())
+            .bind(now)
+            .bind(owner.key())
+            .fetch_optional(&mut *tx)
+            .await?;
+        let Some(created) = created else {
+            tx.rollback().await?;
+            return Ok(None);
+        };
+        if let Some(header) = place.header()? {
+            sqlx::query(&sql.copy_state)
                 .bind(id)
                 .bind(fork.id)
-                .bind(&fork.title)
-                .bind(Json(origin(id, place.cut)))
-                .bind(place.waits_in_fork())
+                .bind(Uuid::now_v7())
+                .bind(header)
                 .bind(now)
-                .bind(owner.key())
-                .fetch_optional(&mut *tx)
-                .await?;
-            let Some(created) = created else {
-                tx.rollback().await?;
-                return Ok(None);
-            };
-            if let Some(header) = place.header()? {
-                sqlx::query(&sql.copy_state)
-                    .bind(id)
-                    .bind(fork.id)
-                    .bind(Uuid::now_v7())
-                    .bind(header)
-                    .bind(now)
-                    .bind(place.position)
-                    .bind(owner.key())
-                    .execute(&mut *tx)
-                    .await?;
-            }
-            sqlx::query(&sql.copy_shown)
-                .bind(id)
-                .bind(fork.id)
-                .bind(place.sequence)
-                .bind(Json(&place.displaced))
+                .bind(place.position)
                 .bind(owner.key())
                 .execute(&mut *tx)
                 .await?;
-            let usage = sqlx::query(&sql.copy_usage).bind(id).bind(fork.id).bind(now).bind(owner.key());
-            usage.execute(&mut *tx).await?;
-            tx.commit().await?;
-            Ok(Some(Forked { conversation: rows::conversation(&created)?, cut: place.cut }))
-        })
-        .await
-    }
-
-    pub(crate) async fn existing_conversation(&self, owner: &Owner, id: Uuid) -> Result<Option<Conversation>> {
-        let query = sqlx::query(&self.sql.branches.existing).bind(id).bind(owner.key());
-        let row = query.fetch_optional(&self.pool).await?;
-        Ok(row.as_ref().map(rows::conversation).transpose()?)
+        }
+        sqlx::query(&sql.copy_shown)
+            .bind(id)
+            .bind(fork.id)
+            .bind(place.sequence)
+            .bind(Json(&place.displaced))
+            .bind(owner.key())
+            .execute(&mut *tx)
+            .await?;
+        let usage = sqlx::query(&sql.copy_usage).bind(id).bind(fork.id).bind(now).bind(owner.key());
+        usage.execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(Some(Forked { conversation: rows::conversation(&created)?, cut: place.cut }))
     }
 
     pub(crate) async fn rewind_conversation(
@@ -218,91 +207,53 @@ impl Driver {
         to: Point,
         write_id: Uuid,
     ) -> Result<Rewound> {
-        let rewound = retry(|| async {
-            let (sql, now) = (&self.sql.branches, Timestamp::now());
-            let mut tx = self.begin().await?;
-            let place = self.find_cut(&mut tx, owner, id, to).await?;
-            if !place.removes() {
-                tx.rollback().await?;
-                return Ok((place.unchanged(), false));
-            }
-            sqlx::query(&sql.rewind_shown)
+        let (sql, now) = (&self.sql.branches, Timestamp::now());
+        let mut tx = self.begin().await?;
+        let place = self.search_cut(&mut tx, owner, id, to).await?;
+        if !place.removes() {
+            tx.rollback().await?;
+            return Ok(place.unchanged());
+        }
+        sqlx::query(&sql.rewind_shown)
+            .bind(id)
+            .bind(place.sequence)
+            .bind(Json(&place.displaced))
+            .bind(place.first_removed())
+            .bind(owner.key())
+            .execute(&mut *tx)
+            .await?;
+        sqlx::query(&sql.rewind)
+            .bind(id)
+            .bind(now)
+            .bind(place.is_waiting)
+            .bind(place.last_change + 1)
+            .bind(place.last_sequence)
+            .bind(owner.key())
+            .execute(&mut *tx)
+            .await?;
+        if let Some(header) = place.header()? {
+            sqlx::query(&sql.rewind_state)
                 .bind(id)
-                .bind(place.sequence)
-                .bind(Json(&place.displaced))
-                .bind(place.first_removed())
-                .bind(owner.key())
-                .execute(&mut *tx)
-                .await?;
-            sqlx::query(&sql.rewind)
-                .bind(id)
+                .bind(write_id)
+                .bind(header)
                 .bind(now)
-                .bind(place.is_waiting)
-                .bind(place.last_change + 1)
-                .bind(place.last_sequence)
+                .bind(place.position)
                 .bind(owner.key())
                 .execute(&mut *tx)
                 .await?;
-            if let Some(header) = place.header()? {
-                sqlx::query(&sql.rewind_state)
-                    .bind(id)
-                    .bind(write_id)
-                    .bind(header)
-                    .bind(now)
-                    .bind(place.position)
-                    .bind(owner.key())
-                    .execute(&mut *tx)
-                    .await?;
-            }
-            tx.commit().await?;
-            Ok((place.rewound(), true))
-        })
-        .await?;
-        let (rewound, is_changed) = rewound;
-        if is_changed {
-            self.announce(id);
         }
-        Ok(rewound)
-    }
-
-    async fn find_cut(
-        &self,
-        connection: &mut SqliteConnection,
-        owner: &Owner,
-        id: Uuid,
-        point: Point,
-    ) -> Result<Place> {
-        let row = sqlx::query(&self.sql.branches.outline).bind(id).bind(owner.key());
-        let row = row.fetch_optional(&mut *connection).await?.ok_or(Error::NotFound)?;
-        let mut search = Search::new(outline(&row)?, point)?;
-        loop {
-            match search.step() {
-                Step::AgentTools(range) => {
-                    let tools = tools(connection, &self.sql.branches.agent_tools, owner, id, &range).await?;
-                    search.add_agent_tools(&range, tools);
-                }
-                Step::ShownTools(range) => {
-                    let tools = tools(connection, &self.sql.branches.shown_tools, owner, id, &range).await?;
-                    search.add_shown_tools(&range, tools);
-                }
-                Step::Done(place) => return Ok(*place),
-            }
-        }
+        tx.commit().await?;
+        self.announce(id);
+        Ok(place.rewound())
     }
 }
 
-fn outline(row: &SqliteRow) -> Result<Outline> {
-    let revision: Option<i64> = row.at(1)?;
-    let state = match revision {
-        Some(revision) => Some((Revision(revision), serializer::read_stored("", row.bytes(2)?)?)),
-        None => None,
-    };
-    let header = state.as_ref().map(|(_, header)| header);
-    let agent = Outline::agent_messages(header, numbered_ids(row.at(3)?)?)?;
+/// The ids of the agent's messages by position, those of display messages by sequence, and the waiting tool calls.
+pub(super) fn outline_ids(row: &SqliteRow) -> sqlx::Result<OutlineIds> {
     let mut shown = numbered_ids(row.at(4)?)?;
     shown.sort_unstable();
     let Json(waiting) = row.at(5)?;
-    Ok(Outline { last_change: row.at(0)?, agent, shown, waiting, state })
+    Ok(OutlineIds { agent: numbered_ids(row.at(3)?)?, shown, waiting })
 }
 
 /// Reads ids that have numbers behind them.
@@ -315,22 +266,4 @@ fn numbered_ids(text: Option<&str>) -> sqlx::Result<Vec<(i64, Uuid)>> {
     let items =
         items.map(|item| numbered_id(item).ok_or_else(|| sqlx::Error::Decode("a message id is damaged".into())));
     items.collect()
-}
-
-async fn tools(
-    connection: &mut SqliteConnection,
-    statement: &Statement,
-    owner: &Owner,
-    id: Uuid,
-    range: &Range<i64>,
-) -> Result<Vec<ToolEntry>> {
-    let tools = sqlx::query(statement)
-        .bind(id)
-        .bind(range.start)
-        .bind(range.end)
-        .bind(owner.key())
-        .try_map(|row: SqliteRow| rows::tool_entry(&row))
-        .fetch_all(connection)
-        .await?;
-    Ok(tools.into_iter().flatten().collect())
 }

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 
 use super::Driver;
 use crate::Result;
-use crate::check::{FoundColumn, FoundTable};
+use crate::check::{FoundColumn, FoundForeignKey, FoundTable};
 
 const COLUMNS: &str = "
     SELECT m.name AS table_name, c.name, lower(c.type) AS type, c.pk,
@@ -21,6 +21,14 @@ const INDEXES: &str = "
                AS columns
     FROM sqlite_schema AS m, pragma_index_list(m.name) AS i
     WHERE m.type = 'table' AND m.name LIKE $1 || '%'";
+
+/// References to a primary key may name no columns.
+const FOREIGN_KEYS: &str = "
+    SELECT m.name AS table_name, f.seq, f.\"table\" AS parent, f.\"from\" AS name, f.on_delete = 'CASCADE' AS cascades,
+           coalesce(f.\"to\", (SELECT c.name FROM pragma_table_info(f.\"table\") AS c WHERE c.pk = f.seq + 1)) AS parent_column
+    FROM sqlite_schema AS m, pragma_foreign_key_list(m.name) AS f
+    WHERE m.type = 'table' AND m.name LIKE $1 || '%'
+    ORDER BY m.name, f.id, f.seq";
 
 impl Driver {
     /// The tables whose names start with the prefix.
@@ -45,6 +53,21 @@ impl Driver {
                 table.unique.push(columns.split(',').map(str::to_owned).collect());
             }
             table.indexes.push(row.try_get("name")?);
+        }
+        for row in sqlx::query(FOREIGN_KEYS).bind(self.tables.prefix()).fetch_all(&self.pool).await? {
+            let table = tables.entry(row.try_get("table_name")?).or_default();
+            if row.try_get::<i64, _>("seq")? == 0 {
+                table.foreign_keys.push(FoundForeignKey {
+                    columns: Vec::new(),
+                    table: row.try_get("parent")?,
+                    references: Vec::new(),
+                    cascades: row.try_get("cascades")?,
+                });
+            }
+            if let Some(key) = table.foreign_keys.last_mut() {
+                key.columns.push(row.try_get("name")?);
+                key.references.push(row.try_get("parent_column")?);
+            }
         }
         Ok(tables)
     }

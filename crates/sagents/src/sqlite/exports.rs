@@ -1,26 +1,19 @@
 //! The statements that export conversations and import them.
 
-use futures_util::TryStreamExt as _;
 use serde_json::{Map, Value, json};
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::types::Json;
 use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
 use uuid::Uuid;
 
+use super::Driver;
 use super::lease::Snapshot;
-use super::{Driver, retry};
 use crate::export::{self, MessageRows, Record};
-use crate::rows::{conversation, display_message, exported_usage};
+use crate::rows::{conversation, stored_count};
 use crate::statement::statements;
 use crate::store::exports::{Sink, Source, change_of, refused_column};
 use crate::stored::Row;
-use crate::{
-    Conversation, Error, ExportedConversation, ExportedMessage, ExportedUsage, Owner, Result, State, Timestamp,
-    ToolStatus, serializer,
-};
-
-/// How many rows a statement reads. Rows are passed on as they arrive.
-const PAGE: i64 = 1000;
+use crate::{Conversation, Error, ExportedConversation, ExportedMessage, ExportedUsage, Owner, Result, ToolStatus};
 
 statements! {
     pub(super) struct Exports {
@@ -104,80 +97,6 @@ impl Driver {
         snapshot.end().await
     }
 
-    async fn export_agent_messages(
-        &self,
-        connection: &mut SqliteConnection,
-        owner: &Owner,
-        conversation_id: Uuid,
-        epoch: i64,
-        mut messages: MessageRows,
-        sink: &mut impl Sink,
-    ) -> Result<()> {
-        let (mut last, mut is_last_page) = (-1_i64, false);
-        while !is_last_page {
-            let select = sqlx::query(&self.sql.exports.agent_messages).bind(owner.key()).bind(conversation_id);
-            let mut rows = select.bind(epoch).bind(last).bind(PAGE).fetch(&mut *connection);
-            let mut count = 0;
-            while let Some(row) = rows.try_next().await? {
-                last = row.try_get("position")?;
-                let message = messages.read(last, row.try_get_unchecked("data")?)?;
-                let id = Some(row.try_get("message_id")?);
-                sink.take(Record::AgentMessage { id, message: Box::new(message) }).await?;
-                count += 1;
-            }
-            is_last_page = count < PAGE;
-        }
-        Ok(messages.end()?)
-    }
-
-    async fn export_display_messages(
-        &self,
-        connection: &mut SqliteConnection,
-        owner: &Owner,
-        conversation_id: Uuid,
-        sink: &mut impl Sink,
-    ) -> Result<()> {
-        let (mut last, mut is_last_page) = (-1_i64, false);
-        while !is_last_page {
-            let select = sqlx::query(&self.sql.exports.display_messages).bind(owner.key()).bind(conversation_id);
-            let mut rows = select.bind(last).bind(PAGE).fetch(&mut *connection);
-            let mut count = 0;
-            while let Some(row) = rows.try_next().await? {
-                let message = display_message(&row)?;
-                last = message.sequence;
-                sink.take(Record::Message(Box::new(message.into_export()))).await?;
-                count += 1;
-            }
-            is_last_page = count < PAGE;
-        }
-        Ok(())
-    }
-
-    async fn export_usage(
-        &self,
-        connection: &mut SqliteConnection,
-        owner: &Owner,
-        conversation_id: Uuid,
-        sink: &mut impl Sink,
-    ) -> Result<()> {
-        let (mut last, mut is_last_page) = (None, false);
-        while !is_last_page {
-            let select = sqlx::query(&self.sql.exports.usage).bind(owner.key()).bind(conversation_id);
-            let first = last.unwrap_or_default();
-            let mut rows = select.bind(first).bind(PAGE).fetch(&mut *connection);
-            let mut count = 0;
-            while let Some(row) = rows.try_next().await? {
-                let usage = exported_usage(&row)?;
-                count += 1;
-                if last.replace(usage.message_id) != Some(usage.message_id) {
-                    sink.take(Record::Usage(usage)).await?;
-                }
-            }
-            is_last_page = count < PAGE;
-        }
-        Ok(())
-    }
-
     /// Returns nothing, and stores nothing, if the owner has a conversation with this id.
     pub(crate) async fn import_conversation(
         &self,
@@ -185,8 +104,7 @@ impl Driver {
         new: &ExportedConversation,
         source: Source<'_>,
     ) -> Result<Option<Conversation>> {
-        // The source is read once, so nothing else is repeated.
-        let mut write = retry(|| self.begin()).await?;
+        let mut write = self.begin().await?;
         let inserted = sqlx::query(&self.sql.imports.conversation)
             .bind(owner.key())
             .bind(new.id)
@@ -235,26 +153,6 @@ impl Driver {
         let row = finish.bind(next_sequence).bind(last_change).fetch_one(&mut *write).await?;
         write.commit().await?;
         Ok(Some(conversation(&row)?))
-    }
-
-    async fn import_state(
-        &self,
-        connection: &mut SqliteConnection,
-        owner: &Owner,
-        conversation_id: Uuid,
-        state: &State,
-        count: i32,
-    ) -> Result<()> {
-        sqlx::query(&self.sql.imports.state)
-            .bind(owner.key())
-            .bind(conversation_id)
-            .bind(serializer::STORED_VERSION)
-            .bind(Uuid::now_v7())
-            .bind(export::header(state, count)?)
-            .bind(Timestamp::now())
-            .execute(connection)
-            .await?;
-        Ok(())
     }
 
     async fn import_agent_message(
@@ -315,9 +213,9 @@ impl Driver {
             .bind(conversation_id)
             .bind(usage.message_id)
             .bind(&usage.model)
-            .bind(usage.input_tokens)
-            .bind(usage.output_tokens)
-            .bind(usage.cached_tokens)
+            .bind(stored_count(usage.input_tokens))
+            .bind(stored_count(usage.output_tokens))
+            .bind(stored_count(usage.cached_tokens))
             .bind(usage.inserted_at)
             .execute(connection)
             .await?;

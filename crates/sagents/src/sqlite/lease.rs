@@ -10,9 +10,9 @@ use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool};
 use sqlx::{ConnectOptions as _, Connection as _, Sqlite};
 use tokio::sync::{Mutex as Queue, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::errors::{SQLITE_ERROR, code};
+use super::errors::{SQLITE_BUSY, SQLITE_ERROR, code};
 use crate::{Error, Reach, Result};
 
 /// The writers of a process. `SQLite` has one at a time; those that wait here, instead of in the
@@ -53,7 +53,8 @@ impl Writers {
 }
 
 impl Write {
-    /// Commits the transaction and lets the next writer begin.
+    /// Commits the transaction and lets the next writer begin. If another process has the database locked, it tries again
+    /// a few times.
     ///
     /// # Errors
     ///
@@ -184,7 +185,17 @@ impl<T: Send> Lease<T> {
         Ok(Self(Some((connection, turn))))
     }
 
+    /// Repeats a statement that found the database locked by another process, up to four times in about two seconds.
     async fn execute(&mut self, statement: &'static str) -> sqlx::Result<()> {
+        const ATTEMPTS: u32 = 4;
+        for attempt in 1..ATTEMPTS {
+            match sqlx::query(statement).execute(&mut **self).await {
+                Err(error) if code(&error) == Some(SQLITE_BUSY) => {
+                    sleep(Duration::from_millis(20) * 4_u32.pow(attempt)).await;
+                }
+                result => return result.map(drop),
+            }
+        }
         sqlx::query(statement).execute(&mut **self).await.map(drop)
     }
 

@@ -5,7 +5,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{Driver, retry};
+use super::Driver;
 use crate::page::{Bound, PageRows};
 use crate::rows::{Columns as _, size, stored_item};
 use crate::statement::statements;
@@ -60,10 +60,11 @@ statements! {
                 SELECT max(n.sequence) FROM {display_messages} AS n
                 WHERE n.{owner} = $3 AND n.conversation_id = $1
             )",
+        /// Without the `+`, `SQLite` would read all messages of the conversation, in this order.
         unsettled: "
             SELECT DISTINCT m.message_id, m.delivery FROM {display_messages} AS m
             WHERE m.{owner} = $2 AND m.conversation_id = $1 AND m.delivery IN ('draft', 'unsaved')
-            ORDER BY m.message_id",
+            ORDER BY +m.message_id",
         /// Without a number, readers don't get the message again.
         settle: "
             UPDATE {display_messages} AS m SET delivery = $3, changed = coalesce($4, m.changed)
@@ -122,25 +123,22 @@ impl Driver {
     ) -> Result<SqliteRow> {
         let usage = usage_of(&message.metadata);
         let usage: Vec<_> = usage.iter().map(|usage| (message.message_id, usage)).collect();
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            let change = self.take_sequences(&mut tx, owner, conversation_id, 1).await?;
-            let (new, delivery) = ((change.first, message), Delivery::Stored);
-            if let Some(row) = self.insert(&mut tx, owner, conversation_id, new, delivery, &change).await? {
-                self.count(&mut tx, owner, conversation_id, &usage).await?;
-                tx.commit().await?;
-                self.announce(conversation_id);
-                return Ok(row);
-            }
-            // It exists: the sequence goes back.
-            tx.rollback().await?;
-            let mut tx = self.begin().await?;
-            let stored = self.items(&mut tx, owner, conversation_id, message.message_id).await?;
+        let mut tx = self.begin().await?;
+        let change = self.take_sequences(&mut tx, owner, conversation_id, 1).await?;
+        let (new, delivery) = ((change.first, message), Delivery::Stored);
+        if let Some(row) = self.insert(&mut tx, owner, conversation_id, new, delivery, &change).await? {
+            self.count(&mut tx, owner, conversation_id, &usage).await?;
             tx.commit().await?;
-            let is_it = |row: &SqliteRow| row.get("item").is_ok_and(|item: i32| item == message.item);
-            stored.into_iter().find(is_it).ok_or(Error::NotFound)
-        })
-        .await
+            self.announce(conversation_id);
+            return Ok(row);
+        }
+        // It exists: the sequence goes back.
+        tx.rollback().await?;
+        let mut tx = self.begin().await?;
+        let stored = self.items(&mut tx, owner, conversation_id, message.message_id).await?;
+        tx.commit().await?;
+        let is_it = |row: &SqliteRow| row.get("item").is_ok_and(|item: i32| item == message.item);
+        stored.into_iter().find(is_it).ok_or(Error::NotFound)
     }
 
     /// Stores the items of a message, and returns all of them in order.
@@ -152,48 +150,45 @@ impl Driver {
     ) -> Result<Vec<SqliteRow>> {
         let Items { message_id, messages, delivery, usage } = items;
         let usage: Vec<_> = usage.iter().map(|usage| (*message_id, usage)).collect();
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            // A draft exists, except for the first time.
-            if *delivery != Delivery::Draft && !messages.is_empty() {
-                let change = self.take_new(&mut tx, owner, conversation_id, *message_id, messages.len()).await?;
-                if let Some(change) = change {
-                    let mut stored = Vec::with_capacity(messages.len());
-                    for new in (change.first..).zip(messages) {
-                        stored.extend(self.insert(&mut tx, owner, conversation_id, new, *delivery, &change).await?);
-                    }
-                    self.count(&mut tx, owner, conversation_id, &usage).await?;
-                    tx.commit().await?;
-                    self.announce(conversation_id);
-                    return Ok(stored);
+        let mut tx = self.begin().await?;
+        // A draft exists, except for the first time.
+        if *delivery != Delivery::Draft && !messages.is_empty() {
+            let change = self.take_new(&mut tx, owner, conversation_id, *message_id, messages.len()).await?;
+            if let Some(change) = change {
+                let mut stored = Vec::with_capacity(messages.len());
+                for new in (change.first..).zip(messages) {
+                    stored.extend(self.insert(&mut tx, owner, conversation_id, new, *delivery, &change).await?);
                 }
-            }
-            let mut rows = self.items(&mut tx, owner, conversation_id, *message_id).await?;
-            self.count(&mut tx, owner, conversation_id, &usage).await?;
-            let stored = rows.iter().map(stored_item).collect::<sqlx::Result<Vec<_>>>()?;
-            let changes = items.changes(&stored);
-            if let Some(changes) = &changes {
-                self.change_items(&mut tx, owner, conversation_id, changes, *delivery).await?;
-                rows = self.items(&mut tx, owner, conversation_id, *message_id).await?;
-            }
-            let is_unsettled = stored.iter().any(StoredItem::is_unsettled);
-            let mut is_changed = changes.is_some();
-            if *delivery == Delivery::Stored && is_unsettled {
-                // An earlier call didn't know whether the agent state contains it.
-                let known = [(*message_id, Delivery::Stored)];
-                is_changed |= !self.settle(&mut tx, owner, conversation_id, &known).await?.is_empty();
-                rows = self.items(&mut tx, owner, conversation_id, *message_id).await?;
-            }
-            tx.commit().await?;
-            if is_changed {
+                self.count(&mut tx, owner, conversation_id, &usage).await?;
+                tx.commit().await?;
                 self.announce(conversation_id);
+                return Ok(stored);
             }
-            if stored.is_empty() && changes.is_none() && !self.conversation_exists(owner, conversation_id).await? {
-                return Err(Error::NotFound);
-            }
-            Ok(rows)
-        })
-        .await
+        }
+        let mut rows = self.items(&mut tx, owner, conversation_id, *message_id).await?;
+        self.count(&mut tx, owner, conversation_id, &usage).await?;
+        let stored = rows.iter().map(stored_item).collect::<sqlx::Result<Vec<_>>>()?;
+        let changes = items.changes(&stored);
+        if let Some(changes) = &changes {
+            self.change_items(&mut tx, owner, conversation_id, changes, *delivery).await?;
+            rows = self.items(&mut tx, owner, conversation_id, *message_id).await?;
+        }
+        let is_unsettled = stored.iter().any(StoredItem::is_unsettled);
+        let mut is_changed = changes.is_some();
+        if *delivery == Delivery::Stored && is_unsettled {
+            // An earlier call didn't know whether the agent state contains it.
+            let known = [(*message_id, Delivery::Stored)];
+            is_changed |= !self.settle(&mut tx, owner, conversation_id, &known).await?.is_empty();
+            rows = self.items(&mut tx, owner, conversation_id, *message_id).await?;
+        }
+        tx.commit().await?;
+        if is_changed {
+            self.announce(conversation_id);
+        }
+        if stored.is_empty() && changes.is_none() && !self.conversation_exists(owner, conversation_id).await? {
+            return Err(Error::NotFound);
+        }
+        Ok(rows)
     }
 
     async fn change_items(
@@ -239,11 +234,6 @@ impl Driver {
         Ok(())
     }
 
-    pub(crate) async fn unsettled_messages(&self, owner: &Owner, conversation_id: Uuid) -> Result<Vec<SqliteRow>> {
-        let query = sqlx::query(&self.sql.messages.unsettled).bind(conversation_id).bind(owner.key());
-        Ok(query.fetch_all(&self.pool).await?)
-    }
-
     /// Changes deliveries, and returns the items that readers get again.
     pub(crate) async fn settle_messages(
         &self,
@@ -251,16 +241,13 @@ impl Driver {
         conversation_id: Uuid,
         messages: &[(Uuid, Delivery)],
     ) -> Result<Vec<SqliteRow>> {
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            let visible = self.settle(&mut tx, owner, conversation_id, messages).await?;
-            tx.commit().await?;
-            if !visible.is_empty() {
-                self.announce(conversation_id);
-            }
-            Ok(visible)
-        })
-        .await
+        let mut tx = self.begin().await?;
+        let visible = self.settle(&mut tx, owner, conversation_id, messages).await?;
+        tx.commit().await?;
+        if !visible.is_empty() {
+            self.announce(conversation_id);
+        }
+        Ok(visible)
     }
 
     async fn settle(
@@ -332,39 +319,32 @@ impl Driver {
         conversation_id: Uuid,
         sequences: &[i64],
     ) -> Result<u64> {
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            let touch =
-                sqlx::query(&self.sql.messages.touch).bind(conversation_id).bind(Json(sequences)).bind(owner.key());
-            let touched = touch.execute(&mut *tx).await?.rows_affected();
-            if touched > 0 {
-                let change = sqlx::query(&self.sql.messages.touched).bind(conversation_id).bind(owner.key());
-                change.execute(&mut *tx).await.map(drop)?;
-            }
-            tx.commit().await?;
-            if touched > 0 {
-                self.announce(conversation_id);
-            }
-            Ok(touched)
-        })
-        .await
+        let mut tx = self.begin().await?;
+        let touch = sqlx::query(&self.sql.messages.touch).bind(conversation_id).bind(Json(sequences)).bind(owner.key());
+        let touched = touch.execute(&mut *tx).await?.rows_affected();
+        if touched > 0 {
+            let change = sqlx::query(&self.sql.messages.touched).bind(conversation_id).bind(owner.key());
+            change.execute(&mut *tx).await.map(drop)?;
+        }
+        tx.commit().await?;
+        if touched > 0 {
+            self.announce(conversation_id);
+        }
+        Ok(touched)
     }
 
     pub(crate) async fn clear_display_messages(&self, owner: &Owner, conversation_id: Uuid) -> Result<u64> {
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            let clear =
-                sqlx::query(&self.sql.messages.clear).bind(conversation_id).bind(Timestamp::now()).bind(owner.key());
-            if clear.execute(&mut *tx).await?.rows_affected() == 0 {
-                return Err(Error::NotFound);
-            }
-            let delete = sqlx::query(&self.sql.messages.delete_all).bind(conversation_id).bind(owner.key());
-            let deleted = delete.execute(&mut *tx).await?.rows_affected();
-            tx.commit().await?;
-            self.announce(conversation_id);
-            Ok(deleted)
-        })
-        .await
+        let mut tx = self.begin().await?;
+        let clear =
+            sqlx::query(&self.sql.messages.clear).bind(conversation_id).bind(Timestamp::now()).bind(owner.key());
+        if clear.execute(&mut *tx).await?.rows_affected() == 0 {
+            return Err(Error::NotFound);
+        }
+        let delete = sqlx::query(&self.sql.messages.delete_all).bind(conversation_id).bind(owner.key());
+        let deleted = delete.execute(&mut *tx).await?.rows_affected();
+        tx.commit().await?;
+        self.announce(conversation_id);
+        Ok(deleted)
     }
 
     /// Begins a change of display messages, and takes sequences for those that are new.

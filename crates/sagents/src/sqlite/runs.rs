@@ -6,11 +6,11 @@ use serde_json::Value;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{Driver, retry};
-use crate::rows::run;
+use super::Driver;
+use crate::rows::{run, run_with_owner};
 use crate::statement::statements;
 use crate::store::runs::Begin;
-use crate::{Error, Key, Owner, Result, Run, RunStatus, Timestamp};
+use crate::{Error, Owner, Result, Run, RunStatus, Timestamp};
 
 statements! {
     pub(super) struct Runs {
@@ -29,6 +29,7 @@ statements! {
                 resumed = CASE
                     WHEN r.run_id = $2 THEN r.resumed
                     WHEN r.status = 'waiting' THEN coalesce(r.waiting_for, 'null') = 'null'
+                    WHEN r.status IN ('failed', 'cancelled') THEN r.resumed
                     ELSE r.status = 'running'
                 END,
                 started_at = CASE WHEN r.run_id = $2 THEN r.started_at ELSE $4 END
@@ -53,6 +54,20 @@ statements! {
 }
 
 statements! {
+    /// Housekeeping, for all owners.
+    pub(super) struct AbandonedRuns {
+        abandoned: "
+            SELECT r.{owner} AS owner, c.scope ->> '$.type' AS owner_kind, {run_columns}
+            FROM {runs} AS r
+            JOIN {conversations} AS c ON c.{owner} = r.{owner} AND c.id = r.conversation_id
+            WHERE r.status IN ('running', 'waiting')
+              AND (r.status = 'running' AND r.seen_at < $1
+                   OR r.status = 'waiting' AND coalesce(r.waiting_for, 'null') = 'null')
+            ORDER BY r.seen_at LIMIT $2",
+    }
+}
+
+statements! {
     pub(super) struct GroupRuns {
         unfinished: "
             SELECT {run_columns} FROM {runs} AS r
@@ -71,30 +86,27 @@ impl Driver {
         holder: &str,
         lease: Duration,
     ) -> Result<Begin> {
-        retry(|| async {
-            let now = Timestamp::now();
-            let mut tx = self.begin().await?;
-            let begun = sqlx::query(&self.sql.runs.begin)
-                .bind(conversation_id)
-                .bind(run_id)
-                .bind(holder)
-                .bind(now)
-                .bind(now - lease)
-                .bind(owner.key())
-                .fetch_optional(&mut *tx)
-                .await?;
-            if let Some(row) = begun {
-                tx.commit().await?;
-                return Ok(Begin::Started(run(&row)?));
-            }
-            // In the same transaction, so that it hasn't ended in between.
-            let current = sqlx::query(&self.sql.runs.current).bind(conversation_id).bind(owner.key());
-            let current = current.fetch_optional(&mut *tx).await?;
+        let now = Timestamp::now();
+        let mut tx = self.begin().await?;
+        let begun = sqlx::query(&self.sql.runs.begin)
+            .bind(conversation_id)
+            .bind(run_id)
+            .bind(holder)
+            .bind(now)
+            .bind(now - lease)
+            .bind(owner.key())
+            .fetch_optional(&mut *tx)
+            .await?;
+        if let Some(row) = begun {
             tx.commit().await?;
-            let current = current.as_ref().map(run).transpose()?;
-            current.map(Begin::Busy).ok_or(Error::NotFound)
-        })
-        .await
+            return Ok(Begin::Started(run(&row)?));
+        }
+        // In the same transaction, so that it hasn't ended in between.
+        let current = sqlx::query(&self.sql.runs.current).bind(conversation_id).bind(owner.key());
+        let current = current.fetch_optional(&mut *tx).await?;
+        tx.commit().await?;
+        let current = current.as_ref().map(run).transpose()?;
+        current.map(Begin::Busy).ok_or(Error::NotFound)
     }
 
     /// Renews a run that hasn't ended, and changes its status if there is another one. Returns whether it should stop, or
@@ -107,49 +119,31 @@ impl Driver {
         status: Option<RunStatus>,
         waiting_for: Option<&Value>,
     ) -> Result<Option<bool>> {
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            let cancel_requested = sqlx::query_scalar(&self.sql.runs.change)
-                .bind(conversation_id)
-                .bind(run_id)
-                .bind(Timestamp::now())
-                .bind(status.map(RunStatus::as_str))
-                .bind(waiting_for.map(Json))
-                .bind(owner.key())
-                .fetch_optional(&mut *tx)
-                .await?;
-            tx.commit().await?;
-            Ok(cancel_requested)
-        })
-        .await
+        let mut tx = self.begin().await?;
+        let cancel_requested = sqlx::query_scalar(&self.sql.runs.change)
+            .bind(conversation_id)
+            .bind(run_id)
+            .bind(Timestamp::now())
+            .bind(status.map(RunStatus::as_str))
+            .bind(waiting_for.map(Json))
+            .bind(owner.key())
+            .fetch_optional(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(cancel_requested)
     }
 
     pub(crate) async fn request_cancel(&self, owner: &Owner, conversation_id: Uuid) -> Result<bool> {
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            let update = sqlx::query(&self.sql.runs.request_cancel).bind(conversation_id).bind(owner.key());
-            let updated = update.execute(&mut *tx).await?.rows_affected();
-            tx.commit().await?;
-            Ok(updated > 0)
-        })
-        .await
+        let mut tx = self.begin().await?;
+        let update = sqlx::query(&self.sql.runs.request_cancel).bind(conversation_id).bind(owner.key());
+        let updated = update.execute(&mut *tx).await?.rows_affected();
+        tx.commit().await?;
+        Ok(updated > 0)
     }
 
-    pub(crate) async fn get_run(&self, owner: &Owner, conversation_id: Uuid) -> Result<Option<Run>> {
-        let query = sqlx::query(&self.sql.runs.current).bind(conversation_id).bind(owner.key());
-        let row = query.fetch_optional(&self.pool).await?;
-        Ok(row.as_ref().map(run).transpose()?)
-    }
-
-    pub(crate) async fn unfinished_runs(&self, owner: &Owner) -> Result<Vec<Run>> {
-        let query = sqlx::query(&self.sql.runs.unfinished).bind(owner.key());
-        let rows = query.fetch_all(&self.pool).await?;
-        Ok(rows.iter().map(run).collect::<sqlx::Result<_>>()?)
-    }
-
-    pub(crate) async fn unfinished_runs_of_group(&self, group: &Key) -> Result<Vec<Run>> {
-        let query = sqlx::query(&self.groups()?.runs.unfinished).bind(group);
-        let rows = query.fetch_all(&self.pool).await?;
-        Ok(rows.iter().map(run).collect::<sqlx::Result<_>>()?)
+    pub(crate) async fn abandoned_runs(&self, lease: Duration, limit: u32) -> Result<Vec<(Owner, Run)>> {
+        let query = sqlx::query(&self.sql.abandoned_runs.abandoned).bind(Timestamp::now() - lease);
+        let rows = query.bind(i64::from(limit)).fetch_all(&self.pool).await?;
+        Ok(rows.iter().map(run_with_owner).collect::<sqlx::Result<_>>()?)
     }
 }

@@ -24,8 +24,17 @@ statements! {
                 END AS searched
                 FROM {display_messages} WHERE {owner} = $1
             ) AS m
-            WHERE m.searched LIKE $2 ESCAPE '\'
-              AND NOT EXISTS (SELECT 1 FROM json_each($3) AS w WHERE NOT m.searched GLOB w.value)
+            WHERE (m.searched LIKE $2 ESCAPE '\'
+                AND NOT EXISTS (SELECT 1 FROM json_each($3) AS w WHERE NOT m.searched GLOB w.value)
+                OR m.conversation_id IN (
+                    SELECT c.id FROM {conversations} AS c
+                    WHERE c.{owner} = $1
+                      AND c.title LIKE $2 ESCAPE '\'
+                      AND NOT EXISTS (SELECT 1 FROM json_each($3) AS w WHERE NOT c.title GLOB w.value)
+                ) AND m.sequence = (
+                    SELECT min(f.sequence) FROM {display_messages} AS f
+                    WHERE f.{owner} = $1 AND f.conversation_id = m.conversation_id
+                ))
               AND (m.inserted_at, m.conversation_id, m.sequence) < ($4, $5, $6)
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $7",
     }
@@ -35,15 +44,24 @@ statements! {
     pub(super) struct GroupSearch {
         search: r"
             SELECT {m.display_message_columns} FROM (
-                SELECT {display_message_columns}, CASE content_type
+                SELECT {owner} AS owner, {display_message_columns}, CASE content_type
                     WHEN 'tool_call' THEN content || char(10) || coalesce(metadata ->> '$.arguments', '')
                     ELSE content
                 END AS searched
                 FROM {display_messages}
                 WHERE {owner} IN (SELECT +g.{member} FROM {group_table} AS g WHERE g.{group} = $1)
             ) AS m
-            WHERE m.searched LIKE $2 ESCAPE '\'
-              AND NOT EXISTS (SELECT 1 FROM json_each($3) AS w WHERE NOT m.searched GLOB w.value)
+            WHERE (m.searched LIKE $2 ESCAPE '\'
+                AND NOT EXISTS (SELECT 1 FROM json_each($3) AS w WHERE NOT m.searched GLOB w.value)
+                OR (m.owner, m.conversation_id) IN (
+                    SELECT c.{owner}, c.id FROM {conversations} AS c
+                    WHERE c.{owner} IN (SELECT +g.{member} FROM {group_table} AS g WHERE g.{group} = $1)
+                      AND c.title LIKE $2 ESCAPE '\'
+                      AND NOT EXISTS (SELECT 1 FROM json_each($3) AS w WHERE NOT c.title GLOB w.value)
+                ) AND m.sequence = (
+                    SELECT min(f.sequence) FROM {display_messages} AS f
+                    WHERE f.{owner} = m.owner AND f.conversation_id = m.conversation_id
+                ))
               AND (m.inserted_at, m.conversation_id, m.sequence) < ($4, $5, $6)
             ORDER BY m.inserted_at DESC, m.conversation_id DESC, m.sequence DESC LIMIT $7",
     }

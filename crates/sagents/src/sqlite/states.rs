@@ -1,16 +1,16 @@
 //! The statements for agent states.
 
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{Driver, retry};
-use crate::rows::{self, Columns as _};
+use super::Driver;
+use crate::rows::Columns as _;
 use crate::serializer;
 use crate::statement::statements;
-use crate::store::states::{Attempt, Current, Save, StateReader, UnreadableReader};
+use crate::store::states::{Attempt, Current, Save};
 use crate::stored::Rows;
-use crate::{Error, Owner, Result, Revision, State, Timestamp, UnreadableState};
+use crate::{Error, Owner, Result, Revision, State, Timestamp};
 
 statements! {
     pub(super) struct States {
@@ -127,38 +127,35 @@ impl Driver {
         state: &State,
         save: &Save,
     ) -> Result<Attempt> {
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            let row = sqlx::query(&self.sql.states.current)
-                .bind(conversation_id)
-                .bind(Timestamp::now())
-                .bind(owner.key())
-                .fetch_optional(&mut *tx)
-                .await?
-                .ok_or(Error::NotFound)?;
-            let current = Current::from_row(&row)?;
-            if !current.fits(save, None) {
-                tx.rollback().await?;
-                return Ok(Attempt::Found(current));
-            }
-            // Only now: saves that wait for their turn don't hold the text of their states.
-            let rows = state.to_rows(conversation_id, save.expect)?;
-            if !current.fits(save, rows.base) {
-                tx.rollback().await?;
-                return Ok(Attempt::Found(current));
-            }
-            if save.set_aside {
-                self.set_aside(&mut tx, owner, conversation_id).await?;
-                let next = sqlx::query(&self.sql.states.next_epoch).bind(conversation_id).bind(owner.key());
-                next.execute(&mut *tx).await?;
-            }
-            let revision = self.write(&mut tx, owner, conversation_id, &rows, save.write_id).await?;
-            let usage = rows.changed.iter().filter_map(|row| Some((row.message_id, row.usage.as_ref()?)));
-            self.count(&mut tx, owner, conversation_id, &usage.collect::<Vec<_>>()).await?;
-            tx.commit().await?;
-            Ok(Attempt::Saved(revision, rows))
-        })
-        .await
+        let mut tx = self.begin().await?;
+        let row = sqlx::query(&self.sql.states.current)
+            .bind(conversation_id)
+            .bind(Timestamp::now())
+            .bind(owner.key())
+            .fetch_optional(&mut *tx)
+            .await?
+            .ok_or(Error::NotFound)?;
+        let current = Current::from_row(&row)?;
+        if !current.fits(save, None) {
+            tx.rollback().await?;
+            return Ok(Attempt::Found(current));
+        }
+        // Only now: saves that wait for their turn don't hold the text of their states.
+        let rows = state.to_rows(conversation_id, save.expect)?;
+        if !current.fits(save, rows.base) {
+            tx.rollback().await?;
+            return Ok(Attempt::Found(current));
+        }
+        if save.set_aside {
+            self.set_aside(&mut tx, owner, conversation_id).await?;
+            let next = sqlx::query(&self.sql.states.next_epoch).bind(conversation_id).bind(owner.key());
+            next.execute(&mut *tx).await?;
+        }
+        let revision = self.write(&mut tx, owner, conversation_id, &rows, save.write_id).await?;
+        let usage = rows.changed.iter().filter_map(|row| Some((row.message_id, row.usage.as_ref()?)));
+        self.count(&mut tx, owner, conversation_id, &usage.collect::<Vec<_>>()).await?;
+        tx.commit().await?;
+        Ok(Attempt::Saved(revision, rows))
     }
 
     /// Stores a state over the one that is there.
@@ -194,52 +191,6 @@ impl Driver {
         Ok(Revision(revision.at(0)?))
     }
 
-    pub(crate) async fn load_agent_state(&self, owner: &Owner, conversation_id: Uuid) -> Result<StateReader> {
-        let mut reader = StateReader::default();
-        sqlx::query(&self.sql.states.load)
-            .bind(conversation_id)
-            .bind(owner.key())
-            .try_map(|row: SqliteRow| reader.push(conversation_id, &row))
-            .fetch_all(&self.pool)
-            .await?;
-        Ok(reader)
-    }
-
-    /// The stored header, if there is one.
-    pub(crate) async fn load_header(&self, owner: &Owner, conversation_id: Uuid) -> Result<Option<Vec<u8>>> {
-        let query = sqlx::query(&self.sql.states.header).bind(conversation_id).bind(owner.key());
-        let row = query.fetch_optional(&self.pool).await?.ok_or(Error::NotFound)?;
-        let revision: Option<i64> = row.at(1)?;
-        Ok(revision.map(|_| row.bytes(0).map(<[u8]>::to_vec)).transpose()?)
-    }
-
-    pub(crate) async fn list_unreadable_states(
-        &self,
-        owner: &Owner,
-        conversation_id: Uuid,
-    ) -> Result<Vec<UnreadableState>> {
-        let query = sqlx::query(&self.sql.states.list_unreadable).bind(conversation_id).bind(owner.key());
-        let states = query.fetch_all(&self.pool).await?;
-        Ok(states.iter().map(rows::unreadable_state).collect::<sqlx::Result<_>>()?)
-    }
-
-    pub(crate) async fn load_unreadable_state(
-        &self,
-        owner: &Owner,
-        conversation_id: Uuid,
-        epoch: i64,
-    ) -> Result<UnreadableReader> {
-        let mut reader = UnreadableReader::default();
-        sqlx::query(&self.sql.states.load_unreadable)
-            .bind(conversation_id)
-            .bind(epoch)
-            .bind(owner.key())
-            .try_map(|row: SqliteRow| reader.push(&row))
-            .fetch_all(&self.pool)
-            .await?;
-        Ok(reader)
-    }
-
     pub(crate) async fn restore_unreadable_state(
         &self,
         owner: &Owner,
@@ -247,28 +198,25 @@ impl Driver {
         epoch: i64,
         write_id: Uuid,
     ) -> Result<Revision> {
-        retry(|| async {
-            let sql = &self.sql.states;
-            let mut tx = self.begin().await?;
-            self.touch(&mut tx, owner, conversation_id).await?;
-            let found = sqlx::query(&sql.is_unreadable).bind(conversation_id).bind(epoch).bind(owner.key());
-            found.fetch_optional(&mut *tx).await?.ok_or(Error::NotFound)?;
-            self.set_aside(&mut tx, owner, conversation_id).await?;
-            let restored = sqlx::query(&sql.restore)
-                .bind(conversation_id)
-                .bind(epoch)
-                .bind(write_id)
-                .bind(Timestamp::now())
-                .bind(owner.key())
-                .fetch_optional(&mut *tx)
-                .await?
-                .ok_or(Error::NotFound)?;
-            let taken = sqlx::query(&sql.discard).bind(conversation_id).bind(epoch).bind(owner.key());
-            taken.execute(&mut *tx).await?;
-            tx.commit().await?;
-            Ok(Revision(restored.at(0)?))
-        })
-        .await
+        let sql = &self.sql.states;
+        let mut tx = self.begin().await?;
+        self.touch(&mut tx, owner, conversation_id).await?;
+        let found = sqlx::query(&sql.is_unreadable).bind(conversation_id).bind(epoch).bind(owner.key());
+        found.fetch_optional(&mut *tx).await?.ok_or(Error::NotFound)?;
+        self.set_aside(&mut tx, owner, conversation_id).await?;
+        let restored = sqlx::query(&sql.restore)
+            .bind(conversation_id)
+            .bind(epoch)
+            .bind(write_id)
+            .bind(Timestamp::now())
+            .bind(owner.key())
+            .fetch_optional(&mut *tx)
+            .await?
+            .ok_or(Error::NotFound)?;
+        let taken = sqlx::query(&sql.discard).bind(conversation_id).bind(epoch).bind(owner.key());
+        taken.execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(Revision(restored.at(0)?))
     }
 
     pub(crate) async fn discard_unreadable_state(
@@ -277,36 +225,30 @@ impl Driver {
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<()> {
-        retry(|| async {
-            let sql = &self.sql.states;
-            let mut tx = self.begin().await?;
-            self.touch(&mut tx, owner, conversation_id).await?;
-            let discard = sqlx::query(&sql.discard).bind(conversation_id).bind(epoch).bind(owner.key());
-            if discard.execute(&mut *tx).await?.rows_affected() == 0 {
-                // The epoch may be that of the current state, so its messages stay.
-                return Err(Error::NotFound);
-            }
-            let discard = sqlx::query(&sql.discard_messages).bind(conversation_id).bind(epoch).bind(owner.key());
-            discard.execute(&mut *tx).await?;
-            tx.commit().await
-        })
-        .await
+        let sql = &self.sql.states;
+        let mut tx = self.begin().await?;
+        self.touch(&mut tx, owner, conversation_id).await?;
+        let discard = sqlx::query(&sql.discard).bind(conversation_id).bind(epoch).bind(owner.key());
+        if discard.execute(&mut *tx).await?.rows_affected() == 0 {
+            // The epoch may be that of the current state, so its messages stay.
+            return Err(Error::NotFound);
+        }
+        let discard = sqlx::query(&sql.discard_messages).bind(conversation_id).bind(epoch).bind(owner.key());
+        discard.execute(&mut *tx).await?;
+        tx.commit().await
     }
 
     pub(crate) async fn set_interrupted(&self, owner: &Owner, conversation_id: Uuid, interrupted: bool) -> Result<()> {
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            let updated = sqlx::query(&self.sql.states.interrupt)
-                .bind(conversation_id)
-                .bind(interrupted)
-                .bind(Timestamp::now())
-                .bind(owner.key())
-                .execute(&mut *tx)
-                .await?;
-            tx.commit().await?;
-            if updated.rows_affected() == 0 { Err(Error::NotFound) } else { Ok(()) }
-        })
-        .await
+        let mut tx = self.begin().await?;
+        let updated = sqlx::query(&self.sql.states.interrupt)
+            .bind(conversation_id)
+            .bind(interrupted)
+            .bind(Timestamp::now())
+            .bind(owner.key())
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        if updated.rows_affected() == 0 { Err(Error::NotFound) } else { Ok(()) }
     }
 
     /// Sets `updated_at`.
@@ -314,13 +256,5 @@ impl Driver {
         let touch = sqlx::query(&self.sql.states.touch).bind(conversation_id).bind(Timestamp::now()).bind(owner.key());
         let touched = touch.execute(connection).await?;
         if touched.rows_affected() == 0 { Err(Error::NotFound) } else { Ok(()) }
-    }
-
-    /// Keeps the header of the current state with its epoch. The messages of the epoch stay where they are.
-    async fn set_aside(&self, connection: &mut SqliteConnection, owner: &Owner, conversation_id: Uuid) -> Result<()> {
-        let aside =
-            sqlx::query(&self.sql.states.set_aside).bind(conversation_id).bind(Timestamp::now()).bind(owner.key());
-        aside.execute(connection).await?;
-        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{Driver, retry};
+use super::Driver;
 use crate::display_message::{IS_ERROR, IS_INTERRUPT};
 use crate::rows::display_message;
 use crate::statement::statements;
@@ -48,32 +48,29 @@ impl Driver {
         tool_call_id: &str,
         edit: &ToolCallEdit,
     ) -> Result<(DisplayMessage, bool)> {
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            let call = self.newest(&mut tx, owner, conversation_id, tool_call_id, ContentType::ToolCall).await?;
-            let mut call = call.ok_or(Error::NotFound)?;
-            if !edit.applies_to(&call) {
-                tx.rollback().await?;
-                return Ok((call, false));
+        let mut tx = self.begin().await?;
+        let call = self.newest(&mut tx, owner, conversation_id, tool_call_id, ContentType::ToolCall).await?;
+        let mut call = call.ok_or(Error::NotFound)?;
+        if !edit.applies_to(&call) {
+            tx.rollback().await?;
+            return Ok((call, false));
+        }
+        let change = self.take_sequences(&mut tx, owner, conversation_id, 0).await?;
+        let removed = edit.removes(&call);
+        call.metadata.retain(|key, _| !removed.contains(&key.as_str()));
+        call.metadata.extend(edit.metadata.clone());
+        call.status = Some(edit.status);
+        let call = self.update(&mut tx, owner, &call, change.number).await?;
+        if let Some(metadata) = edit.of_result() {
+            let result = self.newest(&mut tx, owner, conversation_id, tool_call_id, ContentType::ToolResult);
+            if let Some(mut result) = result.await? {
+                result.metadata.extend(metadata);
+                self.update(&mut tx, owner, &result, change.number).await.map(drop)?;
             }
-            let change = self.take_sequences(&mut tx, owner, conversation_id, 0).await?;
-            let removed = edit.removes(&call);
-            call.metadata.retain(|key, _| !removed.contains(&key.as_str()));
-            call.metadata.extend(edit.metadata.clone());
-            call.status = Some(edit.status);
-            let call = self.update(&mut tx, owner, &call, change.number).await?;
-            if let Some(metadata) = edit.of_result() {
-                let result = self.newest(&mut tx, owner, conversation_id, tool_call_id, ContentType::ToolResult);
-                if let Some(mut result) = result.await? {
-                    result.metadata.extend(metadata);
-                    self.update(&mut tx, owner, &result, change.number).await.map(drop)?;
-                }
-            }
-            tx.commit().await?;
-            self.announce(conversation_id);
-            Ok((call, true))
-        })
-        .await
+        }
+        tx.commit().await?;
+        self.announce(conversation_id);
+        Ok((call, true))
     }
 
     /// Replaces the newest result of a call, or returns nothing if it doesn't mark an interrupt.
@@ -85,24 +82,21 @@ impl Driver {
         content: &str,
         is_error: bool,
     ) -> Result<Option<DisplayMessage>> {
-        retry(|| async {
-            let mut tx = self.begin().await?;
-            let result = self.newest(&mut tx, owner, conversation_id, tool_call_id, ContentType::ToolResult).await?;
-            let mut result = result.ok_or(Error::NotFound)?;
-            if !is_interrupt(&result) {
-                tx.rollback().await?;
-                return Ok(None);
-            }
-            let change = self.take_sequences(&mut tx, owner, conversation_id, 0).await?;
-            let flags = [(IS_INTERRUPT, false), (IS_ERROR, is_error)];
-            result.metadata.extend(flags.map(|(key, flag)| (key.to_owned(), flag.into())));
-            content.clone_into(&mut result.content);
-            let resolved = self.update(&mut tx, owner, &result, change.number).await?;
-            tx.commit().await?;
-            self.announce(conversation_id);
-            Ok(Some(resolved))
-        })
-        .await
+        let mut tx = self.begin().await?;
+        let result = self.newest(&mut tx, owner, conversation_id, tool_call_id, ContentType::ToolResult).await?;
+        let mut result = result.ok_or(Error::NotFound)?;
+        if !is_interrupt(&result) {
+            tx.rollback().await?;
+            return Ok(None);
+        }
+        let change = self.take_sequences(&mut tx, owner, conversation_id, 0).await?;
+        let flags = [(IS_INTERRUPT, false), (IS_ERROR, is_error)];
+        result.metadata.extend(flags.map(|(key, flag)| (key.to_owned(), flag.into())));
+        content.clone_into(&mut result.content);
+        let resolved = self.update(&mut tx, owner, &result, change.number).await?;
+        tx.commit().await?;
+        self.announce(conversation_id);
+        Ok(Some(resolved))
     }
 
     async fn newest(

@@ -2,13 +2,13 @@
 //!
 //! A row without tokens marks a message that was counted in another conversation.
 
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::Driver;
 use crate::statement::statements;
-use crate::{Key, MessageUsage, Owner, Result, Timestamp, TokenUsage};
+use crate::{MessageUsage, Owner, Result, Timestamp, TokenUsage};
 
 statements! {
     /// `sum` would fail where a sum overflows, so sums are numbers with a point, up to the largest that's a whole number.
@@ -88,25 +88,5 @@ impl Driver {
             .await
             .map(drop)?;
         Ok(())
-    }
-
-    pub(crate) async fn usage(&self, owner: &Owner, conversation_id: Uuid) -> Result<Vec<SqliteRow>> {
-        let query = sqlx::query(&self.sql.usage.of_conversation).bind(conversation_id).bind(owner.key());
-        Ok(query.fetch_all(&self.pool).await?)
-    }
-
-    pub(crate) async fn usage_between(&self, owner: &Owner, from: Timestamp, to: Timestamp) -> Result<Vec<SqliteRow>> {
-        let query = sqlx::query(&self.sql.usage.between).bind(from).bind(to).bind(owner.key());
-        Ok(query.fetch_all(&self.pool).await?)
-    }
-
-    pub(crate) async fn usage_of_group_between(
-        &self,
-        group: &Key,
-        from: Timestamp,
-        to: Timestamp,
-    ) -> Result<Vec<SqliteRow>> {
-        let query = sqlx::query(&self.groups()?.usage.between).bind(from).bind(to).bind(group);
-        Ok(query.fetch_all(&self.pool).await?)
     }
 }

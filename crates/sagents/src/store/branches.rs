@@ -23,7 +23,7 @@ impl Store {
     ///
     /// [`Error::NotFound`] if the owner has no such conversation or it has no such message, [`Error::Invalid`] if the id
     /// isn't a `UUIDv7` or belongs to another conversation, [`Error::Unreadable`] if the agent state can't be parsed.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %id, fork.id = %fork.id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %id, fork.id = %fork.id))]
     pub async fn fork_conversation(&self, scope: &(impl OwnerScope + ?Sized), id: Uuid, fork: Fork) -> Result<Forked> {
         let (owner, fork) = (scope.owner()?, fork.checked()?);
         loop {
@@ -54,7 +54,7 @@ impl Store {
     ///
     /// [`Error::NotFound`] if the owner has no such conversation or it has no such message, [`Error::Unreadable`] if the
     /// agent state can't be parsed.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %id))]
     pub async fn rewind_conversation(
         &self,
         scope: &(impl OwnerScope + ?Sized),

@@ -32,7 +32,7 @@ impl Store {
     ///
     /// [`Error::NotFound`] if the scope reaches no such conversation, [`Error::Invalid`] if the limit is 0 or above
     /// [`Changes::MAX_LIMIT`].
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn changes(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -41,7 +41,7 @@ impl Store {
         limit: u32,
     ) -> Result<Changes> {
         let read = rows_to_read(limit, Changes::MAX_LIMIT)?;
-        let owner = self.reached(scope, conversation_id).await?;
+        let owner = self.owner_of(scope, conversation_id).await?;
         let last = self.last_change(&owner, conversation_id).await?;
         self.read_changes(&owner, conversation_id, after, last, read).await
     }
@@ -221,7 +221,7 @@ impl Watch {
 
         let mut was_told = true;
         loop {
-            let owner = self.store.reached(&self.reach, self.conversation_id).await?;
+            let owner = self.store.owner_of(&self.reach, self.conversation_id).await?;
             let last = self.store.last_change(&owner, self.conversation_id).await?;
             if self.seen == Some(last) {
                 was_told = self.signal().await;

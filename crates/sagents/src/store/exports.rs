@@ -42,7 +42,7 @@ impl Store {
     ///
     /// [`Error::NotFound`] if the scope reaches no such conversation, [`Error::Unreadable`] if its agent state can't be
     /// read.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %id))]
     pub async fn export_conversation(&self, scope: &(impl OwnerScope + ?Sized), id: Uuid) -> Result<Export> {
         let mut export = None;
         self.export(scope, id, &mut export).await?;
@@ -58,7 +58,7 @@ impl Store {
     /// # Errors
     ///
     /// As [`export_conversation`](Self::export_conversation), and [`Error::Io`] if `writer` fails.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %id))]
     pub async fn export_conversation_to(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -71,7 +71,7 @@ impl Store {
     }
 
     async fn export(&self, scope: &(impl OwnerScope + ?Sized), id: Uuid, sink: &mut impl Sink) -> Result<()> {
-        let owner = self.reached(scope, id).await?;
+        let owner = self.owner_of(scope, id).await?;
         with_driver!(self, driver => driver.export_conversation(&owner, id, sink).await)
     }
 
@@ -88,7 +88,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::Invalid`] with the place of a value that can't be stored.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %export.conversation.id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %export.conversation.id))]
     pub async fn import_conversation(&self, scope: &(impl OwnerScope + ?Sized), export: Export) -> Result<Imported> {
         let now = Timestamp::now();
         let mut values = ExportValues::new(export);
@@ -105,7 +105,7 @@ impl Store {
     ///
     /// [`Error::Invalid`] with the line and the place of a value that can't be stored, [`Error::Io`] if `reader` fails.
     /// Nothing is stored then.
-    #[instrument(level = "debug", target = "sagents", skip_all)]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix()))]
     pub async fn import_conversation_from(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -131,8 +131,8 @@ impl Store {
         }
         // Another file may follow this one.
         while next()?.is_some() {}
-        let conversation = self.get_conversation(&owner, new.id).await?;
-        Ok(Imported { conversation, created: false })
+        let existing = with_driver!(self, driver => driver.existing_conversation(&owner, new.id).await?);
+        Ok(Imported { conversation: existing.ok_or(Error::NotFound)?, created: false })
     }
 }
 

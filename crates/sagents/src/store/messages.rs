@@ -21,7 +21,7 @@ impl Store {
     ///
     /// [`Error::NotFound`](crate::Error::NotFound) if the owner has no such conversation,
     /// [`Error::Invalid`](crate::Error::Invalid) if the message contradicts itself.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn append_display_message(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -74,7 +74,7 @@ impl Store {
         self.save_items(scope, conversation_id, message_id, message, Delivery::Draft).await
     }
 
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id, ?delivery))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id, ?delivery))]
     pub(crate) async fn save_items(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -91,7 +91,7 @@ impl Store {
     }
 
     /// The messages with items that are drafts or not yet saved in the agent state.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub(crate) async fn unsettled_messages(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -100,7 +100,7 @@ impl Store {
         let owner = scope.owner()?;
         with_driver!(self, driver => {
             let rows = driver.unsettled_messages(&owner, conversation_id).await?;
-            let settled = rows.iter().map(|row| Ok((row.get("message_id")?, row.named("delivery")?)));
+            let settled = rows.iter().map(|row| Ok((row.get("message_id")?, row.get("delivery")?)));
             Ok(settled.collect::<sqlx::Result<_>>()?)
         })
     }
@@ -108,7 +108,7 @@ impl Store {
     /// Changes the delivery of messages: unsaved becomes stored or unknown, unknown becomes stored, a draft becomes
     /// interrupted. Anything else stays as it is. Returns the items that readers get again, which are all but those that
     /// were unsaved and are stored now.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub(crate) async fn settle_messages(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -135,7 +135,7 @@ impl Store {
     /// [`Error::NotFound`](crate::Error::NotFound) if the scope reaches no such conversation,
     /// [`Error::Invalid`](crate::Error::Invalid) if the limit is 0 or above [`MessagePage::MAX_LIMIT`], or the cursor
     /// belongs to another list.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn load_display_messages(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -143,7 +143,7 @@ impl Store {
         page: MessagePage,
     ) -> Result<Page<DisplayMessage>> {
         let (bound, rows) = page.rows()?;
-        let owner = self.reached(scope, conversation_id).await?;
+        let owner = self.owner_of(scope, conversation_id).await?;
         with_driver!(self, driver => {
             let rows = driver.load_display_messages(&owner, conversation_id, bound, rows).await?;
             page_of(rows, bound, display_message)
@@ -160,7 +160,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::NotFound`](crate::Error::NotFound) if the owner has no such conversation.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn touch_display_messages(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -182,7 +182,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::NotFound`](crate::Error::NotFound) if the owner has no such conversation.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn clear_display_messages(
         &self,
         scope: &(impl OwnerScope + ?Sized),

@@ -22,7 +22,7 @@ pub(crate) type Found = (Timestamp, Uuid, i64);
 
 impl Store {
     /// Returns a page of the display messages that contain all words of a text, newest first. It searches the content of
-    /// messages and the arguments of tool calls.
+    /// messages and the arguments of tool calls. A conversation whose title has all words is found by its first message.
     ///
     /// Words are separated by spaces and match inside longer ones. `"double quotes"` keep words together. Case is
     /// ignored, wildcards have no meaning. A page of large messages ends at [`SearchPage::MAX_BYTES`], before its limit.
@@ -34,7 +34,7 @@ impl Store {
     ///
     /// [`Error::Invalid`] if the text has more than 200 characters, the limit is 0 or above [`SearchPage::MAX_LIMIT`], or
     /// the cursor belongs to another list; [`Error::Database`] if the search takes too long.
-    #[instrument(level = "debug", target = "sagents", skip_all)]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix()))]
     pub async fn search_messages(
         &self,
         scope: &(impl OwnerScope + ?Sized),

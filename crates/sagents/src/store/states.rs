@@ -8,8 +8,8 @@ use crate::rows::Columns;
 use crate::serializer::{self, ReadError};
 use crate::stored::{RowReader, Rows, SavePoint, StoredRow};
 use crate::{
-    AgentPersistence, Error, Expect, LoadContext, Loaded, OwnerScope, PersistContext, Result, Revision, State,
-    Timestamp, Todo,
+    AgentPersistence, Error, Expect, LoadContext, Loaded, OwnerScope, PersistContext, Result, Revision, SaveOptions,
+    State, Timestamp, Todo,
 };
 
 /// A stored agent state.
@@ -57,37 +57,22 @@ impl Store {
     /// cost doesn't depend on the length of the conversation. A stored state that can't be parsed is set aside, never
     /// overwritten; see [`list_unreadable_states`](Self::list_unreadable_states).
     ///
+    /// If a save may have gone through, retry it with the same [write id](Expect::with_write_id); it's applied once.
+    ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if the owner has no such conversation, [`Error::Conflict`] if another writer saved first,
     /// [`Error::Invalid`] if a value is nested too deeply, [`Error::Unreadable`] if a newer version of this library wrote
     /// the stored state and you expect [`Expect::Any`].
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn save_agent_state(
         &self,
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         state: &State,
-        expect: Expect,
+        expect: impl Into<SaveOptions>,
     ) -> Result<Revision> {
-        self.save_agent_state_once(scope, conversation_id, state, expect, Uuid::now_v7()).await
-    }
-
-    /// Like [`save_agent_state`](Self::save_agent_state), but idempotent. If a save may have gone through, retry it with
-    /// the same `write_id`; it's applied once.
-    ///
-    /// # Errors
-    ///
-    /// As [`save_agent_state`](Self::save_agent_state).
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
-    pub async fn save_agent_state_once(
-        &self,
-        scope: &(impl OwnerScope + ?Sized),
-        conversation_id: Uuid,
-        state: &State,
-        expect: Expect,
-        write_id: Uuid,
-    ) -> Result<Revision> {
-        let owner = scope.owner()?;
+        let (owner, SaveOptions { expect, write_id }) = (scope.owner()?, expect.into());
         loop {
             let (expected, set_aside) = match expect {
                 Expect::Revision(expected) => (expected, false),
@@ -128,7 +113,7 @@ impl Store {
     ///
     /// [`Error::NotFound`] if the scope reaches no such conversation or it has no state, [`Error::Unreadable`] if the
     /// state can't be parsed.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn load_agent_state(&self, scope: &(impl OwnerScope + ?Sized), conversation_id: Uuid) -> Result<Saved> {
         match self.load(scope, &LoadContext::new(conversation_id)).await? {
             Loaded::Saved { state, revision } => Ok(Saved { state: *state, revision }),
@@ -143,9 +128,9 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the scope reaches no such conversation, [`Error::Unreadable`] if the state can't be parsed.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn load_todos(&self, scope: &(impl OwnerScope + ?Sized), conversation_id: Uuid) -> Result<Vec<Todo>> {
-        let owner = self.reached(scope, conversation_id).await?;
+        let owner = self.owner_of(scope, conversation_id).await?;
         let header = with_driver!(self, driver => driver.load_header(&owner, conversation_id).await?);
         match header {
             Some(header) => Ok(serializer::read_stored("", &header)?.into_todos()),
@@ -158,13 +143,13 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the scope reaches no such conversation.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn list_unreadable_states(
         &self,
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
     ) -> Result<Vec<UnreadableState>> {
-        let owner = self.reached(scope, conversation_id).await?;
+        let owner = self.owner_of(scope, conversation_id).await?;
         let states = with_driver!(self, driver => driver.list_unreadable_states(&owner, conversation_id).await?);
         if states.is_empty() {
             self.must_exist(&owner, conversation_id).await?;
@@ -177,14 +162,14 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the scope reaches no such conversation, or it has no such state.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id, epoch))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id, epoch))]
     pub async fn load_unreadable_state(
         &self,
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         epoch: i64,
     ) -> Result<UnreadableData> {
-        let owner = self.reached(scope, conversation_id).await?;
+        let owner = self.owner_of(scope, conversation_id).await?;
         let reader = with_driver!(self, driver => driver.load_unreadable_state(&owner, conversation_id, epoch).await?);
         reader.finish()
     }
@@ -195,7 +180,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the owner has no such conversation, or it has no such state.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id, epoch))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id, epoch))]
     pub async fn restore_unreadable_state(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -211,7 +196,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the owner has no such conversation, or it has no such state.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id, epoch))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id, epoch))]
     pub async fn discard_unreadable_state(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -227,7 +212,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the owner has no such conversation.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id, interrupted))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id, interrupted))]
     pub async fn set_interrupted(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -240,7 +225,7 @@ impl Store {
 
     async fn load(&self, scope: &(impl OwnerScope + ?Sized), context: &LoadContext) -> Result<Loaded> {
         let id = context.conversation_id;
-        let owner = self.reached(scope, id).await?;
+        let owner = self.owner_of(scope, id).await?;
         let reader = with_driver!(self, driver => driver.load_agent_state(&owner, id).await?);
         let Some(stored) = reader.finish(&context.agent_id)? else {
             return Ok(Loaded::Nothing);
@@ -267,7 +252,7 @@ impl AgentPersistence for Store {
         context: &PersistContext,
     ) -> Result<Revision> {
         let (id, write_id) = (context.conversation_id, context.write_id);
-        let saved = self.save_agent_state_once(scope, id, state, expect, write_id).await;
+        let saved = self.save_agent_state(scope, id, state, expect.with_write_id(write_id)).await;
         if let Err(error) = &saved {
             tracing::error!(
                 target: "sagents",

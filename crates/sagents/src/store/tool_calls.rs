@@ -6,12 +6,13 @@ use uuid::Uuid;
 
 use super::{Store, with_driver};
 use crate::display_message::{
-    APPROVED, CLAIM, DECISION, DECISION_CLAIM, HITL_DECISION, IS_INTERRUPT, REJECTED, STARTED_ELSEWHERE,
+    APPROVED, CLAIM, DECIDED_AT, DECIDED_BY, DECISION, DECISION_CLAIM, HITL_DECISION, IS_INTERRUPT, REJECTED,
+    STARTED_ELSEWHERE,
 };
 use crate::values::{clean_call_id, clean_json, clean_string};
 use crate::{
-    Claim, Content, ContentType, Decided, Decision, DisplayMessage, Error, Owner, OwnerScope, Result, StoredCall,
-    ToolResult, ToolStatus,
+    Claim, Content, ContentType, Decided, Decision, DisplayMessage, Error, Owner, OwnerScope, Result, SignedDecision,
+    StoredCall, Timestamp, ToolResult, ToolStatus,
 };
 
 impl Store {
@@ -20,14 +21,14 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the scope reaches no such conversation, or the conversation has no such call.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn get_tool_call(
         &self,
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         tool_call_id: &str,
     ) -> Result<DisplayMessage> {
-        let owner = self.reached(scope, conversation_id).await?;
+        let owner = self.owner_of(scope, conversation_id).await?;
         let call = self.newest_item(&owner, conversation_id, tool_call_id, ContentType::ToolCall).await?;
         call.ok_or(Error::NotFound)
     }
@@ -123,6 +124,8 @@ impl Store {
     /// Stores a person's decision about an interrupted tool call, for exactly one caller in all processes. An approved call
     /// is pending until somebody [claims](Self::claim_tool_call) it. A rejected one is cancelled.
     ///
+    /// The row keeps the decision, [who](Decision::by) made it and when.
+    ///
     /// `claim` identifies the attempt. A caller who got no reply repeats the call with it, and gets the same result.
     ///
     /// # Errors
@@ -134,9 +137,13 @@ impl Store {
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         tool_call_id: &str,
-        decision: &Decision,
+        decision: impl Into<SignedDecision>,
         claim: Uuid,
     ) -> Result<Decided<DisplayMessage>> {
+        let SignedDecision { decision, by } = decision.into();
+        let mut signed = object(json!(decision));
+        signed.extend(by.map(|by| (DECIDED_BY.to_owned(), by.into())));
+        drop(signed.insert(DECIDED_AT.to_owned(), json!(Timestamp::now())));
         let recorded = match decision {
             Decision::Approve | Decision::Edit { .. } => APPROVED,
             Decision::Reject { .. } => REJECTED,
@@ -144,7 +151,7 @@ impl Store {
         let edit = ToolCallEdit {
             before: vec![ToolStatus::Interrupted],
             only_undecided: true,
-            metadata: object(json!({ HITL_DECISION: recorded, DECISION: decision, DECISION_CLAIM: claim })),
+            metadata: object(json!({ HITL_DECISION: recorded, DECISION: signed, DECISION_CLAIM: claim })),
             ..ToolCallEdit::to(decision.status())
         };
         let (call, is_changed) = self.edit_tool_call(scope, conversation_id, tool_call_id, edit).await?;
@@ -165,7 +172,7 @@ impl Store {
     ///
     /// [`Error::NotFound`] if the owner has no such conversation, or the call has no result. [`Error::Invalid`] if the
     /// newest result doesn't mark an interrupt, also because it was replaced before, or if the new one does.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id))]
     pub async fn resolve_tool_result(
         &self,
         scope: &(impl OwnerScope + ?Sized),
@@ -184,34 +191,46 @@ impl Store {
         resolved.ok_or_else(|| Error::Invalid("the tool result doesn't mark an interrupt".into()))
     }
 
-    /// Cancels a tool call that nobody has decided about or started. Returns the call, and whether it's cancelled.
-    pub(crate) async fn cancel_waiting_tool_call(
+    /// Cancels a tool call that nobody has started, or, with `only_undecided`, decided about. Returns the call, and whether
+    /// it's cancelled.
+    pub(crate) async fn cancel_unstarted_tool_call(
         &self,
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         tool_call_id: &str,
+        only_undecided: bool,
     ) -> Result<(DisplayMessage, bool)> {
         let edit = ToolCallEdit {
             before: vec![ToolStatus::Pending, ToolStatus::Interrupted],
-            only_undecided: true,
+            only_undecided,
             ..ToolCallEdit::to(ToolStatus::Cancelled)
         };
         let (call, is_changed) = self.edit_tool_call(scope, conversation_id, tool_call_id, edit).await?;
-        let is_repeated = call.status == Some(ToolStatus::Cancelled) && call.decision().is_none();
+        let is_repeated = call.status == Some(ToolStatus::Cancelled) && !(only_undecided && call.decision().is_some());
         Ok((call, is_changed || is_repeated))
     }
 
-    /// What's stored about a tool call, and its result.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
-    pub(crate) async fn stored_tool_call(
+    /// Makes a tool call pending again that was executing. Its approval stays.
+    pub(crate) async fn reopen_tool_call(
+        &self,
+        scope: &(impl OwnerScope + ?Sized),
+        conversation_id: Uuid,
+        tool_call_id: &str,
+    ) -> Result<()> {
+        let edit = ToolCallEdit { before: vec![ToolStatus::Executing], ..ToolCallEdit::to(ToolStatus::Pending) };
+        self.edit_tool_call(scope, conversation_id, tool_call_id, edit).await.map(drop)
+    }
+
+    /// Makes a tool call unknown if it's executing. Returns what's stored about it then, and about its result.
+    pub(crate) async fn seal_tool_call(
         &self,
         scope: &(impl OwnerScope + ?Sized),
         conversation_id: Uuid,
         tool_call_id: &str,
     ) -> Result<StoredCall> {
+        let seal = ToolCallEdit::to(ToolStatus::Unknown);
+        let (call, _) = self.edit_tool_call(scope, conversation_id, tool_call_id, seal).await?;
         let owner = scope.owner()?;
-        let call = self.newest_item(&owner, conversation_id, tool_call_id, ContentType::ToolCall).await?;
-        let call = call.ok_or(Error::NotFound)?;
         let result = self.newest_item(&owner, conversation_id, tool_call_id, ContentType::ToolResult).await?;
         let result = result.filter(|result| result.sequence > call.sequence && !is_interrupt(result));
         let result = result.map(|row| {
@@ -243,7 +262,7 @@ impl Store {
     }
 
     /// Returns the call, and whether the edit applied to it.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id, status = edit.status.as_str()))]
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix(), gen_ai.conversation.id = %conversation_id, status = edit.status.as_str()))]
     async fn edit_tool_call(
         &self,
         scope: &(impl OwnerScope + ?Sized),

@@ -8,42 +8,48 @@ use uuid::Uuid;
 
 use super::{Store, with_driver};
 use crate::rows::model_usage;
-use crate::{ModelUsage, OwnerScope, Reach, Result, Timestamp, Usage};
+use crate::{ModelUsage, Owner, OwnerScope, Reach, Result, Timestamp, Usage, UsageOf};
 
 impl Store {
-    /// What the messages of a conversation cost, by model. Deleted messages are included.
+    /// The tokens that messages cost, by model: those of a conversation, or those of all conversations that the scope
+    /// reaches within a period. Deleted messages are included.
+    ///
+    /// ```
+    /// use sagents::{OwnerScope, Store, Timestamp, Usage};
+    /// use uuid::Uuid;
+    ///
+    /// # async fn example(store: Store, scope: impl OwnerScope, conversation_id: Uuid) -> sagents::Result<()> {
+    /// let of_conversation = store.usage(&scope, conversation_id).await?;
+    /// let ever = store.usage(&scope, Timestamp::MIN..Timestamp::MAX).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`](crate::Error::NotFound) if the scope reaches no such conversation.
-    #[instrument(level = "debug", target = "sagents", skip_all, fields(gen_ai.conversation.id = %conversation_id))]
-    pub async fn usage(&self, scope: &(impl OwnerScope + ?Sized), conversation_id: Uuid) -> Result<Usage> {
-        let owner = self.reached(scope, conversation_id).await?;
+    #[instrument(level = "debug", target = "sagents", skip_all, fields(sagents.tables = self.tables().prefix()))]
+    pub async fn usage(&self, scope: &(impl OwnerScope + ?Sized), of: impl Into<UsageOf>) -> Result<Usage> {
+        match of.into() {
+            UsageOf::Conversation(id) => self.usage_of_conversation(&self.owner_of(scope, id).await?, id).await,
+            UsageOf::Period { from, to } => self.usage_between(&scope.reach()?, from, to).await,
+        }
+    }
+
+    async fn usage_of_conversation(&self, owner: &Owner, conversation_id: Uuid) -> Result<Usage> {
         let models: sqlx::Result<Vec<_>> = with_driver!(self, driver => {
-            driver.usage(&owner, conversation_id).await?.iter().map(model_usage).collect()
+            driver.usage(owner, conversation_id).await?.iter().map(model_usage).collect()
         });
         let models = models?;
         if models.is_empty() {
-            self.must_exist(&owner, conversation_id).await?;
+            self.must_exist(owner, conversation_id).await?;
         }
         Ok(by_model(models))
     }
 
-    /// What the messages that the scope reaches cost, by model, if they were stored at `from` or later, and before `to`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Database`](crate::Error::Database) if the database fails.
-    #[instrument(level = "debug", target = "sagents", skip_all)]
-    pub async fn usage_between(
-        &self,
-        scope: &(impl OwnerScope + ?Sized),
-        from: Timestamp,
-        to: Timestamp,
-    ) -> Result<Usage> {
-        let reach = scope.reach()?;
+    async fn usage_between(&self, reach: &Reach, from: Timestamp, to: Timestamp) -> Result<Usage> {
         let models: sqlx::Result<Vec<_>> = with_driver!(self, driver => {
-            let rows = match &reach {
+            let rows = match reach {
                 Reach::Owner(owner) => driver.usage_between(owner, from, to).await?,
                 Reach::Group(group) => driver.usage_of_group_between(group, from, to).await?,
             };

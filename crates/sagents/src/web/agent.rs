@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::display_message::HITL_DECISION;
 use crate::session::{AgentSession, CancelToken, SessionError};
 use crate::{
     Claim, ContentType, Decision, Delivery, DisplayMessage, Error, MessagePage, OwnerScope, Role, Store, ToolStatus,
@@ -51,7 +52,7 @@ pub enum StartCall {
     Waiting,
     /// A person rejected it, for this reason.
     Rejected(Option<String>),
-    /// It was started or cancelled before: don't run it.
+    /// It was started or cancelled before: don't run it. Unless it's still running, the agent state has its result.
     Over,
 }
 
@@ -66,8 +67,10 @@ pub struct AgentRun {
     pub session: AgentSession,
     /// Says when to stop.
     pub token: CancelToken,
-    /// Whether this run takes over one whose process ended before the run did.
+    /// Whether this run follows one whose process ended before the run did, and no run since has finished or waited for a
+    /// person.
     pub resumed: bool,
+    pub(super) run_id: Uuid,
 }
 
 impl fmt::Debug for AgentRun {
@@ -87,6 +90,10 @@ impl AgentRun {
     ///
     /// [`SessionError::Storage`] if there's no such call or the failure is permanent.
     pub async fn start_call(&self, tool_call_id: &str) -> Result<StartCall, SessionError> {
+        if let Some(question) = self.lost_question(tool_call_id).await? {
+            self.session.interrupt_tool_call(tool_call_id, question)?;
+            return Ok(StartCall::Waiting);
+        }
         Ok(match self.session.claim_tool_call(tool_call_id).await? {
             Claim::Claimed(call) => match call.decision() {
                 Some(Decision::Edit { arguments }) => StartCall::Run(Some(arguments)),
@@ -95,9 +102,29 @@ impl AgentRun {
             Claim::Already(call) => match (call.status, call.decision()) {
                 (_, Some(Decision::Reject { reason })) => StartCall::Rejected(reason),
                 (Some(ToolStatus::Interrupted), None) => StartCall::Waiting,
-                _ => StartCall::Over,
+                (status, _) => {
+                    if status.is_some_and(ToolStatus::is_ended) {
+                        self.session.seal_tool_call(self.run_id, tool_call_id).await?;
+                    }
+                    StartCall::Over
+                }
             },
         })
+    }
+
+    /// The question of a call that waits for a decision in the agent state, while its row says that nobody was asked: a
+    /// process was killed between the two, or both were imported.
+    async fn lost_question(&self, tool_call_id: &str) -> Result<Option<Value>, SessionError> {
+        let question = self.session.read(|state| {
+            let result = state.result_of(tool_call_id).filter(|result| result.is_interrupt)?;
+            Some(result.interrupt_data.clone().unwrap_or_default())
+        });
+        if question.is_none() {
+            return Ok(None);
+        }
+        let call = self.store.get_tool_call(&self.scope, self.session.conversation_id(), tool_call_id).await?;
+        let is_decided = call.metadata.contains_key(HITL_DECISION);
+        Ok(question.filter(|_| call.status == Some(ToolStatus::Pending) && !is_decided))
     }
 
     /// The answer at the end of the conversation, if it was interrupted: the id of the message, and its text so far. To

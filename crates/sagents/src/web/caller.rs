@@ -27,6 +27,7 @@ pub(super) trait Conversations: Send + Sync {
     fn update(&self, id: Uuid, changes: ConversationChanges) -> BoxFuture<'_, Result<Value>>;
     fn delete(&self, id: Uuid) -> BoxFuture<'_, Result<()>>;
     fn fork(&self, id: Uuid, fork: Fork) -> BoxFuture<'_, Result<Forked>>;
+    fn caller_name(&self) -> Option<String>;
 }
 
 struct Scoped<C: ConversationContext> {
@@ -35,6 +36,10 @@ struct Scoped<C: ConversationContext> {
 }
 
 impl<C: ConversationContext> Conversations for Scoped<C> {
+    fn caller_name(&self) -> Option<String> {
+        self.context.caller_name(&self.scope)
+    }
+
     fn create(&self, id: Uuid, title: Option<String>) -> BoxFuture<'_, Result<Value>> {
         Box::pin(async move { to_json(self.context.create(&self.scope, id, title).await?) })
     }

@@ -15,10 +15,7 @@ use crate::{ConversationChanges, Fork, Forked, ListConversations, OwnerScope, Pa
 ///
 /// ```
 /// use sagents::web::ConversationContext;
-/// use sagents::{
-///     Conversation, ConversationChanges, Error, ListConversations, NewConversation, Owner, OwnerScope, Page, Result,
-///     Store,
-/// };
+/// use sagents::{Conversation, ConversationChanges, Error, ListConversations, Owner, OwnerScope, Page, Result, Store};
 /// use uuid::Uuid;
 ///
 /// struct Scope {
@@ -32,40 +29,46 @@ use crate::{ConversationChanges, Fork, Forked, ListConversations, OwnerScope, Pa
 ///     }
 /// }
 ///
-/// struct Conversations {
-///     store: Store,
-/// }
-///
+/// # struct Conversations { store: Store }
+/// # struct NewConversation { id: Uuid, title: Option<String> }
+/// # impl Conversations {
+/// #     fn store(&self) -> &Store { &self.store }
+/// #     async fn create_conversation(&self, _: &Scope, _: NewConversation) -> Result<Conversation> { unimplemented!() }
+/// #     async fn get_conversation(&self, _: &Scope, _: Uuid) -> Result<Conversation> { unimplemented!() }
+/// #     async fn list_conversations(&self, _: &Scope, _: ListConversations) -> Result<Page<Conversation>> { unimplemented!() }
+/// #     async fn update_conversation(&self, _: &Scope, _: Uuid, _: ConversationChanges) -> Result<Conversation> { unimplemented!() }
+/// #     async fn delete_conversation(&self, _: &Scope, _: Uuid) -> Result<()> { unimplemented!() }
+/// # }
+/// // `Conversations` is the application's context, with its statements.
 /// impl ConversationContext for Conversations {
 ///     type Scope = Scope;
 ///     type Conversation = Conversation;
 ///
 ///     fn store(&self) -> &Store {
-///         &self.store
+///         self.store()
 ///     }
 ///
 ///     async fn create(&self, scope: &Scope, id: Uuid, title: Option<String>) -> Result<Conversation> {
 ///         if !scope.may_create {
 ///             return Err(Error::Host { status: 402, message: "Your plan has ended.".into(), source: None });
 ///         }
-///         let new = NewConversation { id, title, ..NewConversation::new() };
-///         self.store.create_conversation(scope, new).await
+///         self.create_conversation(scope, NewConversation { id, title }).await
 ///     }
 ///
 ///     async fn get(&self, scope: &Scope, id: Uuid) -> Result<Conversation> {
-///         self.store.get_conversation(scope, id).await
+///         self.get_conversation(scope, id).await
 ///     }
 ///
 ///     async fn list(&self, scope: &Scope, list: ListConversations) -> Result<Page<Conversation>> {
-///         self.store.list_conversations(scope, list).await
+///         self.list_conversations(scope, list).await
 ///     }
 ///
 ///     async fn update(&self, scope: &Scope, id: Uuid, changes: ConversationChanges) -> Result<Conversation> {
-///         self.store.update_conversation(scope, id, changes).await
+///         self.update_conversation(scope, id, changes).await
 ///     }
 ///
 ///     async fn delete(&self, scope: &Scope, id: Uuid) -> Result<()> {
-///         self.store.delete_conversation(scope, id).await
+///         self.delete_conversation(scope, id).await
 ///     }
 /// }
 /// ```
@@ -107,6 +110,11 @@ pub trait ConversationContext: Send + Sync + 'static {
 
     /// Deletes a conversation. Its session ends afterwards.
     fn delete(&self, scope: &Self::Scope, id: Uuid) -> impl Future<Output = Result<()>> + Send;
+
+    /// The caller's name, as people should read it. It's stored with the caller's decisions about tool calls.
+    fn caller_name(&self, _scope: &Self::Scope) -> Option<String> {
+        None
+    }
 
     /// Copies a conversation up to a point. By default that's [`Store::fork_conversation`].
     fn fork(&self, scope: &Self::Scope, id: Uuid, fork: Fork) -> impl Future<Output = Result<Forked>> + Send {

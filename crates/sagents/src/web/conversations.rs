@@ -69,7 +69,7 @@ pub(super) async fn rename(
 pub(super) async fn delete(caller: Caller, Extension(web): Extension<Backend>, id: Id) -> Result<StatusCode> {
     caller.conversations.delete(id.get()).await?;
     web.store.notify(id.get()).await;
-    web.coordinator.conversation_deleted(&caller, id.get())?;
+    web.coordinator.forget_conversation(&caller, id.get())?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -250,7 +250,7 @@ impl Follow {
         self.rows = Box::pin(pending());
         let run = self.web.store.get_run(&self.caller, self.id).await?;
         if let (Some((session, _)), Some(run)) = (&self.events, &run) {
-            match self.web.resume(&self.caller, session, run).await {
+            match self.web.resume(&self.caller.scope, session, run).await {
                 // The next look finds it.
                 Ok(()) | Err(SessionError::Ended) => {}
                 Err(error) => return Err(error.into()),

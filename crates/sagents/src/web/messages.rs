@@ -102,7 +102,7 @@ pub(super) async fn send(
         let items = session.send_message(message_id, Message::user(text)).await?;
         // A message that is repeated may have its answer.
         if has_message(&session) {
-            web.start(&caller, &session, Reason::News).await?;
+            web.start(&caller.scope, &session, Reason::News).await?;
         }
         Ok::<_, Problem>(items)
     };

@@ -10,10 +10,9 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::agent::{Agent, AgentError, AgentRun, Outcome};
-use super::caller::Caller;
 use super::{Backend, BoxFuture};
 use crate::session::{AgentSession, RunGuard, SessionError};
-use crate::{BeginRun, Delivery, Message, Owner, OwnerScope as _, Role, Run, RunStatus, State};
+use crate::{BeginRun, ClaimedRun, Delivery, Message, Owner, OwnerScope, Role, Run, RunStatus, State};
 
 type Result<T> = std::result::Result<T, SessionError>;
 type Ended = std::result::Result<Outcome, AgentError>;
@@ -115,7 +114,12 @@ impl Drop for Place {
 impl Backend {
     /// Starts the agent in the background, unless it works on the conversation already. If that's in another process,
     /// which may end before it sees what's new, the agent is started afterwards.
-    pub(super) async fn start(&self, scope: &Caller, session: &AgentSession, reason: Reason) -> Result<()> {
+    pub(super) async fn start(
+        &self,
+        scope: &Arc<dyn OwnerScope>,
+        session: &AgentSession,
+        reason: Reason,
+    ) -> Result<()> {
         let key = (scope.owner()?, session.conversation_id());
         let Some(place) = Place::take(&self.runner, &key) else {
             return Ok(());
@@ -124,18 +128,44 @@ impl Backend {
         if matches!(begun, BeginRun::Busy(_)) && reason != Reason::News {
             return Ok(());
         }
-        let (web, scope, session) = (self.clone(), scope.clone(), session.clone());
+        self.spawn(place, Arc::clone(scope), session.clone(), begun, reason);
+        Ok(())
+    }
+
+    /// Works in the background, after a run of another process has ended.
+    fn spawn(
+        &self,
+        place: Place,
+        scope: Arc<dyn OwnerScope>,
+        session: AgentSession,
+        begun: BeginRun<RunGuard>,
+        reason: Reason,
+    ) {
+        let web = self.clone();
         let work = async move {
             if let Some(guard) = begin(&session, begun).await {
                 web.work(place, &scope, &session, guard, reason).await;
             }
         };
         drop(tokio::spawn(work));
-        Ok(())
+    }
+
+    /// Claims abandoned runs of all owners, and starts the agent for them. Returns how many it claimed.
+    pub(super) async fn resume_abandoned_runs(&self, limit: u32) -> Result<usize> {
+        let options = self.coordinator.options();
+        let claimed = self.store.claim_abandoned_runs(&options.run_holder, options.run_lease, limit).await?;
+        let count = claimed.len();
+        for ClaimedRun { owner, run } in claimed {
+            let session = self.coordinator.start(&owner, run.conversation_id).await?;
+            let Some(place) = Place::take(&self.runner, &(owner.clone(), run.conversation_id)) else { continue };
+            let begun = session.begin_claimed_run(&run).await?;
+            self.spawn(place, Arc::new(owner), session, begun, Reason::Asked);
+        }
+        Ok(count)
     }
 
     /// Starts the agent if a process ended in the middle of a run.
-    pub(super) async fn resume(&self, scope: &Caller, session: &AgentSession, run: &Run) -> Result<()> {
+    pub(super) async fn resume(&self, scope: &Arc<dyn OwnerScope>, session: &AgentSession, run: &Run) -> Result<()> {
         let lease = self.coordinator.options().run_lease;
         let is_left = match run.status {
             RunStatus::Running => run.is_abandoned(lease),
@@ -153,7 +183,7 @@ impl Backend {
     async fn work(
         &self,
         mut place: Place,
-        scope: &Caller,
+        scope: &Arc<dyn OwnerScope>,
         session: &AgentSession,
         mut guard: RunGuard,
         mut reason: Reason,
@@ -179,14 +209,15 @@ impl Backend {
     }
 
     /// One run of the agent. Returns whether it was stopped or failed.
-    async fn run(&self, scope: &Caller, session: &AgentSession, guard: RunGuard, reason: Reason) -> bool {
-        let token = guard.token().clone();
+    async fn run(&self, scope: &Arc<dyn OwnerScope>, session: &AgentSession, guard: RunGuard, reason: Reason) -> bool {
+        let (token, run_id) = (guard.token().clone(), guard.run_id());
         let run = AgentRun {
             store: self.store.clone(),
-            scope: Arc::clone(&scope.scope),
+            scope: Arc::clone(scope),
             session: session.clone(),
             token: token.clone(),
-            resumed: guard.resumed(),
+            run_id,
+            resumed: guard.is_resumed(),
         };
         let agent = async {
             if !self.prepare(scope, session, &guard, reason).await? {
@@ -197,7 +228,12 @@ impl Backend {
             // A task, so that a panic is a failure of the agent.
             tokio::spawn((self.runner.agent)(run)).await?
         };
-        let (is_stopped, ended) = match agent.await {
+        let ended = agent.await;
+        if !matches!(ended, Ok(Outcome::Finished | Outcome::Waiting(_))) {
+            // The tools of an agent that was stopped or failed don't run any more.
+            drop(session.seal_tool_calls(run_id).await);
+        }
+        let (is_stopped, ended) = match ended {
             Ok(Outcome::Finished) => (false, complete(session)),
             Ok(Outcome::Waiting(data)) => (false, session.wait_run(data)),
             Ok(Outcome::Cancelled) => (true, session.acknowledge_cancel()),
@@ -223,12 +259,12 @@ impl Backend {
     /// do.
     async fn prepare(
         &self,
-        scope: &Caller,
+        scope: &Arc<dyn OwnerScope>,
         session: &AgentSession,
         guard: &RunGuard,
         reason: Reason,
     ) -> std::result::Result<bool, AgentError> {
-        if guard.resumed() {
+        if guard.is_resumed() {
             self.settle(scope, session).await?;
             return Ok(true);
         }
@@ -237,7 +273,7 @@ impl Backend {
     }
 
     /// The answer of the run before stays unfinished, and the agent doesn't know the messages that run didn't save.
-    async fn settle(&self, scope: &Caller, session: &AgentSession) -> std::result::Result<(), AgentError> {
+    async fn settle(&self, scope: &Arc<dyn OwnerScope>, session: &AgentSession) -> std::result::Result<(), AgentError> {
         let id = session.conversation_id();
         let mut left = self.store.unsettled_messages(scope, id).await?;
         for (message_id, delivery) in &mut left {
@@ -253,7 +289,7 @@ impl Backend {
     }
 
     /// Whether there's a message without an answer, or a decision that the agent hasn't seen.
-    async fn has_news(&self, scope: &Caller, session: &AgentSession) -> bool {
+    async fn has_news(&self, scope: &Arc<dyn OwnerScope>, session: &AgentSession) -> bool {
         if has_message(session) {
             return true;
         }

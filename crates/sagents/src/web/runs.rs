@@ -9,11 +9,11 @@ use super::caller::Caller;
 use super::input::{Body, Call, Id};
 use super::problem::{Problem, Result};
 use super::runner::{Reason, is_waiting};
-use crate::{Decided, Decision, DisplayMessage, OwnerScope as _};
+use crate::{Decided, Decision, DisplayMessage, OwnerScope as _, SignedDecision};
 
 pub(super) async fn start(caller: Caller, Extension(web): Extension<Backend>, id: Id) -> Result<StatusCode> {
     let session = web.session(&caller, id.get()).await?;
-    web.start(&caller, &session, Reason::Asked).await?;
+    web.start(&caller.scope, &session, Reason::Asked).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -46,8 +46,9 @@ pub(super) async fn decide(
     let session = web.session(&caller, call.conversation).await?;
     // A client that disconnects doesn't stop it between the decision and the start.
     let decide = async move {
-        let decided = session.decide_tool_call(&call.tool_call, decision).await?;
-        web.start(&caller, &session, Reason::News).await?;
+        let by = caller.conversations.caller_name();
+        let decided = session.decide_tool_call(&call.tool_call, SignedDecision { decision, by }).await?;
+        web.start(&caller.scope, &session, Reason::News).await?;
         Ok::<_, Problem>(decided)
     };
     let (claimed, call) = match super::to_the_end(decide).await? {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use sagents::Error;
 use sagents::session::{SessionError, SessionEvent, SessionOptions};
-use sagents::{Error, NewConversation};
 use sagents::{Message, Revision};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -12,6 +12,7 @@ use super::{INTERVAL, SECOND, deep, slow};
 use crate::paused_on_both_databases;
 use crate::storage::{Fault, Talk, frozen, say, scope};
 use crate::support::Kind;
+use crate::support::context::NewConversation;
 
 paused_on_both_databases!(
     a_failed_save_is_retried_with_growing_delays,

@@ -2,7 +2,10 @@
 
 mod conflicts;
 mod failing;
+mod histories;
+mod lost_runs;
 mod messages;
+mod reruns;
 mod rewinds;
 mod running;
 mod saving;

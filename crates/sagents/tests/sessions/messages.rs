@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{INTERVAL, SECOND, deep};
 use crate::paused_on_both_databases;
-use crate::storage::{Fault, Talk};
+use crate::storage::{Fault, Talk, frozen, scope};
 use crate::support::Kind;
 
 paused_on_both_databases!(
@@ -17,6 +17,7 @@ paused_on_both_databases!(
     a_message_that_fails_permanently_does_not_block_others,
     what_could_not_be_displayed_is_unsaved_at_shutdown,
     a_message_that_is_displayed_in_another_form_is_saved,
+    a_message_of_a_session_has_the_id_of_its_display_messages,
 );
 
 async fn messages_are_displayed_in_order_and_once_despite_failures(kind: Kind) {
@@ -117,4 +118,15 @@ fn too_deep() -> Message {
 
 fn is_invalid(error: &SessionError) -> bool {
     matches!(error, SessionError::Storage(error) if matches!(**error, Error::Invalid(_)))
+}
+
+async fn a_message_of_a_session_has_the_id_of_its_display_messages(kind: Kind) {
+    let talk = Talk::new(kind, SessionOptions::default()).await;
+    let session = talk.start().await;
+    let given: Vec<_> = (0..3).map(|n| crate::storage::add(&session, Message::user(n.to_string()))).collect();
+    session.shutdown().await.unwrap();
+    let saved = frozen(talk.layer.load_agent_state(&scope(), talk.id)).await.unwrap().state;
+    let kept: Vec<_> = (0..3).filter_map(|index| saved.messages.id(index)).collect();
+    let shown: Vec<_> = crate::turns::rows(&talk).await.iter().map(|row| row.message_id).collect();
+    assert_eq!((&kept, &shown), (&given, &given));
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sagents::Error;
 use sagents::session::{AutoSave, Coordinator, SessionError, SessionOptions};
-use sagents::{Error, NewConversation};
 use sagents::{Lifecycle, Message, Revision};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::{INTERVAL, SECOND, process};
 use crate::paused_on_both_databases;
 use crate::storage::{Fault, Talk, frozen, said, say, scope, user};
+use crate::support::context::NewConversation;
 use crate::support::{Kind, TABLES};
 
 paused_on_both_databases!(
@@ -309,7 +310,8 @@ async fn a_session_ends_with_the_runtime_and_returns_an_error(kind: Kind) {
     let session = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let coordinator = Coordinator::new(&database.connect(&TABLES).await);
+            let store = database.connect(&TABLES).await;
+            let coordinator = Coordinator::new(&store);
             let session = coordinator.start(&Arc::new(scope()), id).await.unwrap();
             let message = Message::user("never saved");
             session.change(|state| state.add_message(message)).unwrap();
@@ -332,7 +334,8 @@ fn a_runtime_can_shut_down_while_sessions_start(kind: Kind) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (database, id) = (Arc::clone(&talk.database), talk.id);
         runtime.block_on(async move {
-            let coordinator = Coordinator::new(&database.connect(&TABLES).await);
+            let store = database.connect(&TABLES).await;
+            let coordinator = Coordinator::new(&store);
             for _ in 0..8 {
                 let coordinator = coordinator.clone();
                 tokio::spawn(async move {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use sagents::session::{AgentSession, Coordinator, Faults, SessionOptions};
 pub use sagents::session::{Fault, frozen};
 use sagents::sqlx;
-use sagents::{Error, Expect, Message, MessagePage, NewConversation, Owner, Revision, State, Store};
+use sagents::{Error, Expect, Message, MessagePage, Owner, Revision, State};
 use uuid::Uuid;
 
+use crate::support::context::{Conversations, NewConversation};
 use crate::support::pool::Pool;
 use crate::support::{Kind, TABLES, TestDatabase};
 
@@ -36,10 +37,18 @@ pub fn add(session: &AgentSession, message: Message) -> Uuid {
     id
 }
 
+/// With its tables.
+pub async fn new_database(kind: Kind) -> Arc<TestDatabase> {
+    let database = Arc::new(TestDatabase::new(kind));
+    let store = database.connect(&TABLES).await;
+    sagents::testing::create_tables(&store).await.unwrap();
+    database
+}
+
 /// A conversation as one process sees it.
 pub struct Talk {
     pub coordinator: Coordinator,
-    pub layer: Store,
+    pub layer: Conversations,
     pub record: Arc<Faults>,
     pub id: Uuid,
     pub database: Arc<TestDatabase>,
@@ -50,11 +59,14 @@ pub struct Talk {
 impl Talk {
     /// A new conversation on a new database.
     pub async fn new(kind: Kind, options: SessionOptions) -> Self {
+        Self::on(frozen(new_database(kind)).await, options).await
+    }
+
+    /// A new conversation on a database that has its tables.
+    pub async fn on(database: Arc<TestDatabase>, options: SessionOptions) -> Self {
         frozen(async {
-            let database = Arc::new(TestDatabase::new(kind));
             let pool = database.pool().await;
             let layer = pool.store(&TABLES);
-            sagents::testing::create_tables(&layer).await.unwrap();
             let id = layer.create_conversation(&scope(), NewConversation::new()).await.unwrap().id;
             let record = Arc::new(Faults::default());
             let coordinator = Coordinator::with_faults(&layer, options.clone(), Arc::clone(&record));

@@ -1,8 +1,10 @@
 //! A turn of an agent: tool calls, decisions, runs.
 
-use sagents::session::{RunChange, RunGuard, SessionError, SessionEvent};
-use sagents::{BeginRun, Claim, Decided, Decision, Delivery, Message, RunStatus, State, Todo, ToolCall, ToolResult};
-use sagents::{DisplayMessage, Error, MessagePage, NewConversation, ToolStatus};
+use sagents::session::{AgentSession, RunChange, RunGuard, SessionError, SessionEvent};
+use sagents::{
+    BeginRun, Claim, Decided, Decision, Delivery, Message, RunStatus, RunUpdate, State, Todo, ToolCall, ToolResult,
+};
+use sagents::{DisplayMessage, Error, MessagePage, ToolStatus};
 use serde_json::{Map, json};
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
@@ -11,6 +13,7 @@ use super::{INTERVAL, SECOND, by_hand};
 use crate::paused_on_both_databases;
 use crate::storage::{Fault, Talk, frozen, said, say, scope};
 use crate::support::Kind;
+use crate::support::context::NewConversation;
 
 paused_on_both_databases!(
     the_status_of_a_call_follows_its_message,
@@ -28,6 +31,7 @@ paused_on_both_databases!(
     a_deleted_conversation_ends_its_session,
     events_are_objects_without_details,
 );
+
 async fn the_status_of_a_call_follows_its_message(kind: Kind) {
     let talk = Talk::new(kind, by_hand()).await;
     let session = talk.start().await;
@@ -233,10 +237,12 @@ async fn a_run_gives_a_result_to_the_calls_that_an_earlier_one_started(kind: Kin
     }
     assert_eq!(text("failed").unwrap(), "offline");
     assert_eq!(text("done").unwrap(), "found");
-    assert_eq!(text("cancelled").unwrap(), "The tool was not run.");
+    assert_eq!(text("cancelled").unwrap(), "The call was cancelled.");
     for call in ["pending", "waits", "approved", "rejected"] {
         assert_eq!(text(call), None, "{call} is still to be decided, started or answered");
     }
+    // The deliveries are written after the state.
+    session.save().await.unwrap();
     let shown = rows(&talk).await;
     let statuses: Vec<_> = shown.iter().filter_map(|row| row.status.map(ToolStatus::as_str)).collect();
     let expected =
@@ -245,6 +251,7 @@ async fn a_run_gives_a_result_to_the_calls_that_an_earlier_one_started(kind: Kin
     // A result that was displayed before is not displayed twice.
     let results = |text: &str| shown.iter().filter(|row| row.content == text).count();
     assert_eq!((results("offline"), results("found")), (1, 1));
+    assert!(shown.iter().all(|row| row.delivery == Delivery::Stored), "{shown:#?}");
     for call in ["runs", "ran", "done"] {
         let claim = session.claim_tool_call(call).await.unwrap();
         assert!(matches!(claim, Claim::Already(_)), "{call}");
@@ -255,22 +262,41 @@ async fn a_run_knows_that_it_follows_one_whose_process_ended(kind: Kind) {
     let talk = Talk::new(kind, by_hand()).await;
     let (session, other) = (talk.start().await, talk.other_process());
     let run = started(session.begin_run().await.unwrap());
-    assert!(!run.resumed());
+    assert!(!run.is_resumed());
     session.complete_run().unwrap();
     drop(run);
     let run = started(session.begin_run().await.unwrap());
-    assert!(!run.resumed(), "the one before has ended");
+    assert!(!run.is_resumed(), "the one before has ended");
     session.wait_run(json!({ "question": "?" })).unwrap();
     drop(run);
     let run = started(session.begin_run().await.unwrap());
-    assert!(!run.resumed(), "the one before waited for a person");
+    assert!(!run.is_resumed(), "the one before waited for a person");
 
     // A process that is shut down lets its run wait for nothing.
     session.shutdown().await.unwrap();
     let other = other.start(&scope(), talk.id).await.unwrap();
     talk.record.fail([Some(Fault::After)]);
+    let mut run = started(other.begin_run().await.unwrap());
+    assert!(run.is_resumed(), "also if the first reply was lost");
+
+    // It ends before it has done anything about that.
+    for end in [AgentSession::fail_run, AgentSession::acknowledge_cancel] {
+        end(&other).unwrap();
+        run = started(other.begin_run().await.unwrap());
+        assert!(run.is_resumed(), "nothing has finished since");
+    }
+    other.complete_run().unwrap();
+    drop(run);
     let run = started(other.begin_run().await.unwrap());
-    assert!(run.resumed(), "also if the first reply was lost");
+    assert!(!run.is_resumed());
+    other.shutdown().await.unwrap();
+    drop(run);
+
+    // A message that's sent instead of a decision doesn't end a run that was left in the middle.
+    let next = talk.other_process().start(&scope(), talk.id).await.unwrap();
+    next.cancel_pending_interrupts().await.unwrap();
+    let run = started(next.begin_run().await.unwrap());
+    assert!(run.is_resumed());
 }
 
 async fn a_pending_call_is_claimed_by_one_process(kind: Kind) {
@@ -387,7 +413,7 @@ async fn an_agent_without_a_run_cannot_wait_while_another_process_works(kind: Ki
     other.save().await.unwrap();
     let run = started(session.begin_run().await.unwrap());
     let (scope, run_id) = (scope(), run.run_id());
-    frozen(talk.layer.end_run(&scope, talk.id, run_id, RunStatus::Failed)).await.unwrap();
+    frozen(talk.layer.update_run(&scope, talk.id, run_id, RunUpdate::End(RunStatus::Failed))).await.unwrap();
     session.shutdown().await.unwrap();
     assert_eq!(changes(&mut events), [RunChange::Started, RunChange::Lost]);
 }
@@ -496,11 +522,11 @@ async fn events_are_objects_without_details(kind: Kind) {
     assert!(json!(talk.coordinator.stats())["last_error"]["error"].is_string());
 }
 
-fn calls(ids: &[&str]) -> Message {
+pub(super) fn calls(ids: &[&str]) -> Message {
     Message::tool_calls(ids.iter().map(|id| ToolCall::new(*id, "search", json!({}))))
 }
 
-fn started(begun: BeginRun<RunGuard>) -> RunGuard {
+pub(super) fn started(begun: BeginRun<RunGuard>) -> RunGuard {
     match begun {
         BeginRun::Started(guard) => guard,
         BeginRun::Busy(run) => panic!("{run:?}"),

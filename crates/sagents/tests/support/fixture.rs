@@ -2,13 +2,12 @@
 
 use std::ops::Deref;
 
-use sagents::{
-    DisplayMessage, Group, Key, KeyKind, MessagePage, NewConversation, Owner, OwnerColumn, Store, Tables, Timestamp,
-};
+use sagents::{DisplayMessage, Group, Key, KeyKind, MessagePage, Owner, OwnerColumn, Store, Tables, Timestamp};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::TestDatabase;
+use super::context::{Conversations, NewConversation};
 use super::pool::Pool;
 
 /// The group that alice and bob are members of.
@@ -30,13 +29,13 @@ pub struct Fixture {
     /// The same owner as alice where nobody owns anything.
     pub alice: Owner,
     pub bob: Owner,
-    store: Store,
+    store: Conversations,
 }
 
 impl Deref for Fixture {
-    type Target = Store;
+    type Target = Conversations;
 
-    fn deref(&self) -> &Store {
+    fn deref(&self) -> &Conversations {
         &self.store
     }
 }
@@ -64,7 +63,7 @@ impl Fixture {
     }
 
     pub fn store(&self) -> Store {
-        self.store.clone()
+        (*self.store).clone()
     }
 
     pub fn owner(&self, number: u8) -> Owner {

@@ -2,13 +2,15 @@
 
 #![allow(dead_code, reason = "each test needs a part of it")]
 
+pub mod context;
 pub mod fixture;
 pub mod pool;
 pub mod postgres;
 
-use sagents::{OwnerColumn, Store, Tables};
+use sagents::{OwnerColumn, Tables};
 use tempfile::TempDir;
 
+use self::context::Conversations;
 use self::pool::Pool;
 
 pub const TABLES: Tables = Tables::new(1, "sagents_", OwnerColumn::integer("user_id"));
@@ -48,7 +50,7 @@ impl TestDatabase {
     }
 
     /// Connects a new pool, as another process would have it.
-    pub async fn connect(&self, tables: &Tables) -> Store {
+    pub async fn connect(&self, tables: &Tables) -> Conversations {
         self.pool().await.store(tables)
     }
 
@@ -68,7 +70,7 @@ impl TestDatabase {
     }
 
     /// Connects, and creates the tables.
-    pub async fn store(&self, tables: &Tables) -> Store {
+    pub async fn store(&self, tables: &Tables) -> Conversations {
         let store = self.connect(tables).await;
         sagents::testing::create_tables(&store).await.unwrap();
         store

@@ -1,8 +1,10 @@
 //! Statements of a test's own, written once for both databases.
 
+use sagents::Tables;
 use sagents::sqlx::{self, AssertSqlSafe, PgPool, SqlitePool};
-use sagents::{Store, Tables};
 use uuid::Uuid;
+
+use super::context::Conversations;
 
 /// A pool, and the store on it.
 #[derive(Clone)]
@@ -12,10 +14,10 @@ pub enum Pool {
 }
 
 impl Pool {
-    pub fn store(&self, tables: &Tables) -> Store {
+    pub fn store(&self, tables: &Tables) -> Conversations {
         match self {
-            Self::Sqlite(pool) => (*sagents::sqlite::Store::new(pool.clone(), tables)).clone(),
-            Self::Postgres(pool) => (*sagents::postgres::Store::new(pool.clone(), tables)).clone(),
+            Self::Sqlite(pool) => Conversations::Sqlite(sagents::sqlite::Store::new(pool.clone(), tables)),
+            Self::Postgres(pool) => Conversations::Postgres(sagents::postgres::Store::new(pool.clone(), tables)),
         }
     }
 

@@ -145,7 +145,7 @@ impl World {
     /// Of all times.
     pub async fn usage_between(&self, scope: &impl OwnerScope) -> Tokens {
         let (from, to) = (Timestamp::MIN, Timestamp::MAX);
-        let usage = self.context.usage_between(scope, from, to).await.unwrap();
+        let usage = self.context.usage(scope, from..to).await.unwrap();
         let messages = usage.models.iter().map(|model| model.messages).sum();
         (messages, usage.total().input, usage.total().output)
     }

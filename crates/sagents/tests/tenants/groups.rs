@@ -1,7 +1,8 @@
 //! Calls of groups, which change nothing.
 
+use super::support::context::NewConversation;
 use sagents::{
-    ConversationChanges, Expect, Fork, ListConversations, MessagePage, NewConversation, Point, RunStatus, SearchPage,
+    ConversationChanges, Expect, Fork, ListConversations, MessagePage, Point, RunStatus, RunUpdate, SearchPage,
 };
 use serde_json::json;
 
@@ -118,8 +119,8 @@ impl World {
                 (rows(answer.await), NO_OWNER)
             }
             Call::End(run) => {
-                let answer = context.end_run(scope, id, self.messages[run], RunStatus::Finished);
-                (rows(answer.await), NO_OWNER)
+                let answer = context.update_run(scope, id, self.messages[run], RunUpdate::End(RunStatus::Finished));
+                (rows(answer.await.map(drop)), NO_OWNER)
             }
             Call::Save(text, _) => {
                 let state = state(&text);

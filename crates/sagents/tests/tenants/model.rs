@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sagents::{Conversation, ConversationOrder, Timestamp, ToolStatus, Usage};
+use sagents::{Conversation, ConversationOrder, Timestamp, Usage};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -91,8 +91,7 @@ impl Model {
             touched: false,
             next: talk.next,
             changes: talk.changes,
-            interrupted: talk.interrupted
-                || talk.items.iter().any(|item| item.copied().status == Some(ToolStatus::Interrupted)),
+            interrupted: talk.interrupted || talk.waits_in_copy(),
             items: talk.items.iter().map(Entry::copied).collect(),
             run: None,
             archived_at: None,
@@ -120,8 +119,8 @@ impl Model {
         if let Some(existing) = self.talks.get(&key) {
             return Ok(existing.row(id));
         }
-        // An import of a hundred messages is one change.
-        let imported = |item: &Entry| Entry { changed: 1, ..item.copied() };
+        // Each imported message is a change of its own.
+        let imported = |(changed, item): (i64, &Entry)| Entry { changed, ..item.copied() };
         let copy = Talk {
             scope: self.owners.scope(owner).to_json(),
             title: talk.title.clone(),
@@ -132,9 +131,9 @@ impl Model {
             counted: talk.counted.clone(),
             touched: false,
             next: talk.items.last().map_or(0, |item| item.sequence + 1),
-            changes: i64::from(!talk.items.is_empty()),
+            changes: i64::try_from(talk.items.len()).unwrap(),
             interrupted: talk.interrupted,
-            items: talk.items.iter().map(imported).collect(),
+            items: (1..).zip(&talk.items).map(imported).collect(),
             run: None,
         };
         let row = copy.row(id);
@@ -176,13 +175,24 @@ impl Model {
         found.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// What of an owner's contains a text, each with its place.
+    /// The owner's messages that contain all words, each with its place. A title finds the first message.
     pub fn matches(&self, owner: usize, text: &str) -> Vec<(Place, Value)> {
         let text = fold(&clean(text));
-        let items = self.of(owner).flat_map(|(id, talk)| talk.items.iter().map(move |item| (id, item)));
-        let found = items.filter(|(_, item)| fold(&item.content).contains(&text));
-        let place = |id: Uuid, item: &Entry| (item.inserted_at, id, item.sequence);
-        found.map(|(id, item)| (place(id, item), item.row(id))).collect()
+        let words: Vec<_> = text.split_whitespace().collect();
+        let has_all = |text: &str| {
+            let text = fold(text);
+            words.iter().all(|word| text.contains(word))
+        };
+        let mut found = Vec::new();
+        for (id, talk) in self.of(owner) {
+            let has_title = talk.title.as_deref().is_some_and(has_all);
+            for (index, item) in talk.items.iter().enumerate() {
+                if has_all(&item.content) || (has_title && index == 0) {
+                    found.push(((item.inserted_at, id, item.sequence), item.row(id)));
+                }
+            }
+        }
+        found
     }
 
     pub fn members(&self, group: usize) -> impl Iterator<Item = usize> {

@@ -1,7 +1,8 @@
 //! Answers as data.
 
 use sagents::{
-    BeginRun, Claim, Conversation, ConversationOrder, Decided, DisplayMessage, Error, Message, Page, State, ToolResult,
+    BeginRun, Claim, Conversation, ConversationOrder, Decided, DisplayMessage, Error, Message, Page, State, Timestamp,
+    ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -21,9 +22,15 @@ impl Seen for Conversation {
     }
 }
 
+/// Without the time of a decision, which the model doesn't know.
 impl Seen for DisplayMessage {
     fn seen(&self) -> Value {
-        json!(self)
+        let mut row = json!(self);
+        let decision = row.pointer_mut("/metadata/decision").and_then(Value::as_object_mut);
+        if let Some(at) = decision.and_then(|decision| decision.remove("at")) {
+            at.as_str().unwrap().parse::<Timestamp>().unwrap();
+        }
+        row
     }
 }
 

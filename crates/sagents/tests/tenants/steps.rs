@@ -164,7 +164,7 @@ pub fn draft() -> impl Strategy<Value = Draft> {
 
 /// Few letters, so that texts contain each other: of both cases, wildcards, and what cannot be shown.
 pub fn text() -> impl Strategy<Value = String> {
-    "[aAüÜ%_\\\\ß日\\x00]{0,4}"
+    "[aAüÜ%_\\\\ß日 \\x00]{0,4}"
 }
 
 pub fn metadata() -> impl Strategy<Value = Map<String, Value>> {

@@ -77,7 +77,13 @@ impl Talk {
         if let Some(last) = self.items.last_mut() {
             last.changed = self.changes;
         }
+        self.interrupted &= self.waits_in_copy();
         Some(before - self.items.len())
+    }
+
+    /// Whether a call waits for a decision here, or would in a copy, where its approval doesn't count.
+    pub fn waits_in_copy(&self) -> bool {
+        self.items.iter().any(|item| item.copied().status == Some(ToolStatus::Interrupted))
     }
 
     /// The item that was there already, or a new one.

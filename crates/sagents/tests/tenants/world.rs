@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use sagents::{
-    ContentType, Conversation, ConversationChanges, Decision, DisplayMessage, Error, Expect, Fork, ListConversations,
-    MessagePage, NewConversation, OwnerScope, Point, RunStatus, SearchPage, Timestamp, ToolStatus,
+    ContentType, Conversation, ConversationChanges, Decision, DisplayMessage, Error, Expect, Expired, Fork,
+    ListConversations, MessagePage, OwnerScope, Point, RunStatus, RunUpdate, SearchPage, Timestamp, ToolStatus,
 };
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::model::{Answer, INVALID, Model, NOT_FOUND};
 use super::seen::{clean, clean_map, page, result, rows, state};
 use super::steps::{Call, Step, is_valid};
+use super::support::context::NewConversation;
 use super::support::fixture::Fixture;
 use super::talk::{Talk, is_ended, may_become};
 use super::{CONVERSATIONS, EVERYTHING_AFTER, LEASE, MESSAGES, Owners};
@@ -245,7 +246,8 @@ impl World {
                         let row = talk.changed(&call_id).row(id);
                         return Ok(json!([true, row]));
                     }
-                    let is_same = item.metadata.get("claim") == Some(&json!(claim));
+                    let is_same =
+                        item.status == Some(ToolStatus::Executing) && item.metadata.get("claim") == Some(&json!(claim));
                     Ok(json!([is_same, item.row(id)]))
                 });
                 (rows(answer), expected)
@@ -302,16 +304,16 @@ impl World {
             }
             Call::End(run) => {
                 let status = RunStatus::Finished;
-                let answer = context.end_run(&scope, id, self.messages[run], status).await;
+                let answer = context.update_run(&scope, id, self.messages[run], RunUpdate::End(status)).await;
                 let expected = model.write(key, |talk| {
                     talk.run = talk.run.filter(|current| *current != run);
                     Ok(Value::Null)
                 });
-                (rows(answer), expected)
+                (rows(answer.map(drop)), expected)
             }
             Call::Housekeep => {
                 let cutoff = model.spot(id).map_or(Timestamp::MIN, |spot| spot.0);
-                let answer = context.delete_conversations_before(cutoff).await;
+                let answer = context.delete_conversations(Expired::UpdatedBefore(cutoff)).await;
                 let before = model.talks.len();
                 model.talks.retain(|_, talk| talk.updated_at >= cutoff);
                 (rows(answer), Ok(json!(before - model.talks.len())))
@@ -320,7 +322,7 @@ impl World {
                 let talk = model.talks.iter().find(|((_, other), _)| *other == id);
                 let cutoff = talk.and_then(|(_, talk)| talk.archived_at);
                 let cutoff = cutoff.unwrap_or(Timestamp::MIN);
-                let answer = context.delete_archived_before(cutoff).await;
+                let answer = context.delete_conversations(Expired::ArchivedBefore(cutoff)).await;
                 let before = model.talks.len();
                 let is_kept = |talk: &Talk| talk.archived_at.is_none_or(|at| at >= cutoff);
                 model.talks.retain(|_, talk| is_kept(talk));

@@ -1,13 +1,33 @@
 //! An agent that does what a message says.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use sagents::web::{Agent, AgentError, AgentRun, Outcome, StartCall};
 use sagents::{Content, Message, Role, State, Todo, ToolCall, ToolResult};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 pub struct Script;
+
+/// A tool. Changed arguments may name a file that gets a line for every run, and one that ends the tool as soon as it
+/// exists.
+async fn send_postcard(arguments: Option<Value>) -> String {
+    let Some(arguments) = arguments else { return "sent".to_owned() };
+    if let Some(log) = arguments["log"].as_str() {
+        let mut log = File::options().create(true).append(true).open(log).unwrap();
+        log.write_all(b"ran\n").unwrap();
+    }
+    assert_ne!(arguments["panics"], true, "a secret of the tool");
+    if let Some(end) = arguments["end"].as_str() {
+        while !Path::new(end).exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    arguments.to_string()
+}
 
 impl Agent for Script {
     async fn run(&self, run: AgentRun) -> Result<Outcome, AgentError> {
@@ -17,10 +37,7 @@ impl Agent for Script {
                 StartCall::Waiting => return Ok(Outcome::Waiting(json!({ "call": call }))),
                 StartCall::Rejected(_) => ToolResult::error(&call, "postcard", "rejected"),
                 StartCall::Over => ToolResult::error(&call, "postcard", "over"),
-                StartCall::Run(arguments) => {
-                    let text = arguments.map_or("sent".to_owned(), |edited| edited.to_string());
-                    ToolResult::new(&call, "postcard", text)
-                }
+                StartCall::Run(arguments) => ToolResult::new(&call, "postcard", send_postcard(arguments).await),
             };
             session.add_tool_result(result)?;
         }
@@ -36,10 +53,15 @@ impl Agent for Script {
         match asked.as_str() {
             "fail" => return Err("a secret of the agent".into()),
             "panic" => panic!("a secret of the agent"),
-            "ask" if session.read(|state| state.messages.iter().all(|message| message.tool_results.is_empty())) => {
-                let call = ToolCall::new("call_1", "postcard", json!({ "to": "Paris" }));
-                session.add_message(id, Message::tool_calls([call]))?;
-                session.interrupt_tool_call("call_1", json!({ "question": "Send it?" }))?;
+            "ask" | "ask twice"
+                if session.read(|state| state.messages.iter().all(|message| message.tool_results.is_empty())) =>
+            {
+                let ids = ["call_1", "call_2"].into_iter().take(asked.split(' ').count());
+                let calls = ids.clone().map(|id| ToolCall::new(id, "postcard", json!({ "to": "Paris" })));
+                session.add_message(id, Message::tool_calls(calls))?;
+                for id in ids {
+                    session.interrupt_tool_call(id, json!({ "question": "Send it?" }))?;
+                }
                 return Ok(Outcome::Waiting(json!({ "call": "call_1" })));
             }
             "wait" => {

@@ -8,20 +8,21 @@ use axum::http::request::Parts;
 use sagents::session::Coordinator;
 use sagents::web::{ConversationContext, Problem, Web};
 use sagents::{
-    Conversation, ConversationChanges, Error, Fork, Forked, Key, ListConversations, NewConversation, Owner, OwnerScope,
-    Page, Result, Store,
+    Conversation, ConversationChanges, Error, Fork, Forked, Key, ListConversations, Owner, OwnerScope, Page, Result,
+    Store,
 };
 use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::agent::Script;
+use crate::support::context::{Conversations, NewConversation};
 use crate::support::{TABLES, TestDatabase};
 use crate::{Server, conversation, serve};
 
 /// An application that has a project for each conversation, and limits on titles.
 pub struct Context<S> {
-    store: Store,
+    store: Conversations,
     scope: PhantomData<fn() -> S>,
 }
 
@@ -34,7 +35,7 @@ pub struct Shown {
 }
 
 impl<S> Context<S> {
-    pub fn new(store: Store) -> Self {
+    pub fn new(store: Conversations) -> Self {
         Self { store, scope: PhantomData }
     }
 }
@@ -81,6 +82,10 @@ impl<S: OwnerScope + 'static> ConversationContext for Context<S> {
 
     async fn delete(&self, scope: &S, id: Uuid) -> Result<()> {
         self.store.delete_conversation(scope, id).await
+    }
+
+    fn caller_name(&self, scope: &S) -> Option<String> {
+        Some(format!("caller {:?}", scope.owner().ok()?.key()))
     }
 
     async fn fork(&self, scope: &S, id: Uuid, fork: Fork) -> Result<Forked> {

@@ -1,12 +1,13 @@
 //! Where nobody signs in, a site must not reach the server through a name of its own: DNS rebinding.
 
 use sagents::web::Web;
-use sagents::{OwnerColumn, Store, Tables};
+use sagents::{OwnerColumn, Tables};
 use serde_json::json;
 
 use crate::client::Client;
 use crate::context::{Context, Everybody};
 use crate::support::TestDatabase;
+use crate::support::context::Conversations;
 use crate::{Server, on_both_databases, serve, serve_context};
 
 on_both_databases!(
@@ -19,7 +20,7 @@ on_both_databases!(
 const SHARED: Tables = Tables::new(1, "sagents_", OwnerColumn::none());
 
 async fn without_a_login(
-    store: &Store,
+    store: &Conversations,
     configure: impl FnOnce(Web<Context<Everybody>>) -> Web<Context<Everybody>>,
 ) -> Client {
     serve_context(store, configure).await

@@ -3,7 +3,9 @@
 #![cfg(all(feature = "axum", feature = "sqlite", feature = "postgres"))]
 #![allow(clippy::needless_pass_by_value, reason = "bodies are written where they are sent")]
 
+mod abandoned;
 mod agent;
+mod calls;
 mod client;
 mod context;
 mod events;
@@ -15,13 +17,14 @@ mod readers;
 mod routes;
 #[path = "../support/mod.rs"]
 mod support;
+mod unavailable;
 
 use std::time::Duration;
 
 use axum::Router;
+use sagents::OwnerScope;
 use sagents::session::{Coordinator, SessionOptions};
 use sagents::web::{Limits, Web};
-use sagents::{OwnerScope, Store};
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
@@ -30,6 +33,7 @@ use uuid::Uuid;
 use crate::agent::Script;
 use crate::client::Client;
 use crate::context::{Context, User};
+use crate::support::context::Conversations;
 use crate::support::{TABLES, TestDatabase};
 
 /// A server of its own for a test.
@@ -51,11 +55,11 @@ impl Server {
         Self::on(database.connect(&TABLES).await).await
     }
 
-    async fn on(store: Store) -> Self {
+    async fn on(store: Conversations) -> Self {
         Self::with_limits(store, Limits::default()).await
     }
 
-    async fn with_limits(store: Store, limits: Limits) -> Self {
+    async fn with_limits(store: Conversations, limits: Limits) -> Self {
         let options = SessionOptions {
             run_lease: Duration::from_secs(2),
             draft_interval: Some(Duration::from_millis(100)),
@@ -90,7 +94,7 @@ async fn serve(router: Router) -> (Client, JoinHandle<()>) {
 }
 
 /// A server with another kind of scope.
-async fn serve_context<S>(store: &Store, configure: impl FnOnce(Web<Context<S>>) -> Web<Context<S>>) -> Client
+async fn serve_context<S>(store: &Conversations, configure: impl FnOnce(Web<Context<S>>) -> Web<Context<S>>) -> Client
 where
     S: OwnerScope + axum::extract::FromRequestParts<()> + 'static,
 {

@@ -135,6 +135,7 @@ async fn a_tool_call_runs_after_one_decision(database: &TestDatabase) {
         let last = |kind: &str| rows.iter().rfind(|row| row["content_type"] == kind).unwrap();
         let expected = if status == "failed" { "cancelled" } else { status };
         assert_eq!(last("tool_call")["status"], expected, "{decision}");
+        assert_eq!(last("tool_call")["metadata"]["decision"]["by"], "caller Integer(1)");
         assert_eq!(last("tool_result")["content"], result);
         events.run("finished").await;
     }

@@ -12,6 +12,7 @@ use crate::{
 
 on_both_databases!(
     a_question_is_no_result,
+    a_sealed_call_is_unknown_and_is_not_claimed_again,
     only_an_undecided_call_is_cancelled_while_it_waits,
     a_call_is_changed_by_its_long_id,
 );
@@ -20,22 +21,40 @@ async fn a_question_is_no_result(database: &TestDatabase) {
     for tables in KINDS {
         let db = Fixture::new(database, tables).await;
         let (alice, id) = (&db.alice, db.conversation().await);
-        assert_not_found!(db.stored_tool_call(alice, id, "call"));
+        assert_not_found!(db.seal_tool_call(alice, id, "call"));
         db.append_display_message(alice, id, NewDisplayMessage::tool_call("call", "search")).await.unwrap();
         let question = object(json!({"is_interrupt": true, "name": "search"}));
         let question = NewDisplayMessage::tool_result("call", "waiting").metadata(question);
         db.append_display_message(alice, id, question).await.unwrap();
-        let stored = db.stored_tool_call(alice, id, "call").await.unwrap();
+        let stored = db.seal_tool_call(alice, id, "call").await.unwrap();
         assert_eq!((stored.status, stored.decision, stored.result), (ToolStatus::Pending, None, None));
 
         db.claim_tool_call(alice, id, "call", Uuid::now_v7()).await.unwrap();
         let result = ToolResult::error("call", "search", "42");
         let resolved = db.resolve_tool_result(alice, id, &result).await.unwrap();
         db.complete_tool_call(alice, id, "call", Map::new()).await.unwrap();
-        let stored = db.stored_tool_call(alice, id, "call").await.unwrap();
+        let stored = db.seal_tool_call(alice, id, "call").await.unwrap();
         let (message, result) = stored.result.unwrap();
         assert_eq!((stored.status, message), (ToolStatus::Completed, resolved.message_id));
         assert_eq!((result.is_error, result.name.as_deref()), (true, Some("search")));
+    }
+}
+
+async fn a_sealed_call_is_unknown_and_is_not_claimed_again(database: &TestDatabase) {
+    for tables in KINDS {
+        let db = Fixture::new(database, tables).await;
+        let (alice, id, claim) = (&db.alice, db.conversation().await, Uuid::now_v7());
+        db.append_display_message(alice, id, NewDisplayMessage::tool_call("call", "search")).await.unwrap();
+        for _ in 0..2 {
+            let claimed = db.claim_tool_call(alice, id, "call", claim).await.unwrap();
+            assert!(matches!(claimed, Claim::Claimed(_)));
+        }
+        for _ in 0..2 {
+            let sealed = db.seal_tool_call(alice, id, "call").await.unwrap();
+            assert_eq!((sealed.status, sealed.result), (ToolStatus::Unknown, None));
+            let claimed = db.claim_tool_call(alice, id, "call", claim).await.unwrap();
+            assert!(matches!(claimed, Claim::Already(_)));
+        }
     }
 }
 
@@ -48,14 +67,18 @@ async fn only_an_undecided_call_is_cancelled_while_it_waits(database: &TestDatab
         }
         db.interrupt_tool_call(alice, id, "decided", Map::new()).await.unwrap();
         db.decide_tool_call(alice, id, "decided", &Decision::Approve, Uuid::now_v7()).await.unwrap();
-        let (call, is_cancelled) = db.cancel_waiting_tool_call(alice, id, "decided").await.unwrap();
+        let (call, is_cancelled) = db.cancel_unstarted_tool_call(alice, id, "decided", true).await.unwrap();
         assert_eq!((call.status, is_cancelled), (Some(ToolStatus::Pending), false));
         for _ in 0..2 {
-            let (call, is_cancelled) = db.cancel_waiting_tool_call(alice, id, "waiting").await.unwrap();
+            let (call, is_cancelled) = db.cancel_unstarted_tool_call(alice, id, "waiting", true).await.unwrap();
             assert_eq!((call.status, is_cancelled), (Some(ToolStatus::Cancelled), true));
         }
         let claimed = db.claim_tool_call(alice, id, "decided", Uuid::now_v7()).await.unwrap();
         assert!(matches!(claimed, Claim::Claimed(_)));
+        for only_undecided in [true, false] {
+            let cancelled = db.cancel_unstarted_tool_call(alice, id, "decided", only_undecided).await.unwrap();
+            assert_eq!((cancelled.0.status, cancelled.1), (Some(ToolStatus::Executing), false), "it was started");
+        }
     }
 }
 

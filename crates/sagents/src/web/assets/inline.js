@@ -136,7 +136,8 @@ export function inline(text) {
         at += length;
       } else {
         const code = text.slice(at + length, end);
-        stack.add(element("code", {}, /^ .*[^ ].* $/s.test(code) ? code.slice(1, -1) : code));
+        const isPadded = code.startsWith(" ") && code.endsWith(" ") && /[^ ]/.test(code);
+        stack.add(element("code", {}, isPadded ? code.slice(1, -1) : code));
         at = end + length;
       }
     } else if ("*_~".includes(char)) {

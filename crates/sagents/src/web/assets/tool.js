@@ -17,6 +17,10 @@ const STATES = {
 const APPROVED = ["Approved", "clock"];
 const STARTED_ELSEWHERE = "This conversation is a copy, and the tool was already started in the original. If you approve it here, it runs again.";
 
+const DECIDED = { approve: "Approved", edit: "Changed and approved", reject: "Rejected" };
+const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const decidedBy = ({ by, at }) => `${by ? `by ${by}, ` : ""}${TIME.format(new Date(at))}`;
+
 const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value ?? {}, null, 2));
 const isSimple = (value) => value === null || typeof value !== "object";
 const isEmpty = (value) => value === null || value === undefined || asText(value) === "{}";
@@ -42,7 +46,9 @@ export function toolCard(row, result, decide) {
   details.append(element("summary", { className: "card-head" }, ...head, icon("chevron")));
   const body = element("div", { className: "card-body" });
   if (!isEmpty(given)) body.append(argumentsOf(given));
-  const reason = row.metadata.decision?.reason;
+  const decision = row.metadata.decision;
+  if (decision?.at) body.append(labelled(DECIDED[decision.type], element("p", {}, decidedBy(decision))));
+  const reason = decision?.reason;
   if (reason) body.append(labelled("Rejected because", element("p", {}, reason)));
   if (result && !result.metadata.is_interrupt) body.append(resultOf(result));
   if (!body.children.length) body.append(element("p", { className: "muted" }, "No arguments and no result."));

@@ -1,5 +1,7 @@
 //! Forks and rewinds.
 
+mod points;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::collections::HashSet;

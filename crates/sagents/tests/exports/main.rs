@@ -1,5 +1,11 @@
 //! Exports and imports.
 
+mod copies;
+mod moving;
+mod refused;
+#[path = "../strategies/mod.rs"]
+mod strategies;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::fs;
@@ -9,10 +15,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sagents::{
-    ChangeCursor, ConversationChanges, Decision, Error, Export, Message, NewConversation, NewDisplayMessage, Role,
-    State, Tables, Timestamp, ToolStatus,
+    ChangeCursor, ConversationChanges, Decision, Error, Expired, Export, Message, NewDisplayMessage, Role, State,
+    Tables, Timestamp, ToolStatus,
 };
 use serde_json::{Map, Value, json};
+use support::context::NewConversation;
 use support::fixture::{Fixture, KINDS, object};
 use support::pool::Pool;
 use support::{Kind, TABLES, TestDatabase};
@@ -218,8 +225,8 @@ async fn an_import_counts_as_an_update(database: &TestDatabase) {
     assert_eq!(imported.inserted_at, then);
     // Housekeeping doesn't take a file's word for its age.
     let cutoff: Timestamp = "2020-01-01T00:00:00Z".parse().unwrap();
-    assert_eq!(db.delete_conversations_before(cutoff).await.unwrap(), 0);
-    assert_eq!(db.delete_archived_before(cutoff).await.unwrap(), 0);
+    assert_eq!(db.delete_conversations(Expired::UpdatedBefore(cutoff)).await.unwrap(), 0);
+    assert_eq!(db.delete_conversations(Expired::ArchivedBefore(cutoff)).await.unwrap(), 0);
 }
 
 async fn the_state_is_part_of_an_export(database: &TestDatabase) {

@@ -1,14 +1,21 @@
 //! Agent states: revisions, the rows that a save writes, and states that can't be parsed.
 
+mod damage;
+mod round_trips;
+mod saves;
+#[path = "../strategies/mod.rs"]
+mod strategies;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::fmt::Debug;
 
 use sagents::{
-    AgentPersistence, Error, Expect, Fork, Lifecycle, LoadContext, Message, NewConversation, PersistContext, Point,
-    ReadError, Result, Revision, State, Todo, TokenUsage,
+    AgentPersistence, Error, Expect, Fork, Lifecycle, LoadContext, Message, PersistContext, Point, ReadError, Result,
+    Revision, State, Todo, TokenUsage,
 };
 use serde_json::json;
+use support::context::NewConversation;
 use support::fixture::{Fixture, KINDS};
 use support::{Kind, TABLES, TestDatabase};
 use tokio::task::JoinSet;
@@ -91,11 +98,12 @@ async fn a_repeated_save_is_stored_once(database: &TestDatabase) {
     let first = db.save_agent_state(alice, id, &state, Expect::NOTHING).await.unwrap();
     state.add_message(Message::assistant("hello").with_usage("m", TokenUsage::new(10, 5)));
     for _ in 0..2 {
-        let second = db.save_agent_state_once(alice, id, &state, Expect::Revision(first), write).await.unwrap();
+        let second =
+            db.save_agent_state(alice, id, &state, Expect::Revision(first).with_write_id(write)).await.unwrap();
         assert_eq!(second.0, first.0 + 1);
     }
     assert_eq!(db.usage(alice, id).await.unwrap().total(), TokenUsage::new(10, 5));
-    let again = db.save_agent_state_once(alice, id, &state, Expect::Any, write).await.unwrap();
+    let again = db.save_agent_state(alice, id, &state, Expect::Any.with_write_id(write)).await.unwrap();
     assert_eq!(again, Revision(2));
     assert_eq!(db.load_agent_state(alice, id).await.unwrap().state, state);
 }
