@@ -295,12 +295,12 @@ fn older(scene: Scene, links: &[(Utf8PathBuf, Link)], files: &Files) -> Failure 
 mod tests {
     use super::*;
     use crate::names::TablePrefix;
-    use crate::schema::{LONGEST_SUFFIX, schema};
+    use crate::schema::{LONGEST_SUFFIX, OwnerColumn, schema};
 
     #[test]
     fn a_link_is_read_as_it_was_written() {
         let context = ModulePath::parse_context("crate::chat::conversations", "my_app").unwrap();
-        let schema = schema(&TablePrefix::parse("", LONGEST_SUFFIX, 63).unwrap(), None, false);
+        let schema = schema(&TablePrefix::parse("", LONGEST_SUFFIX, 63).unwrap(), &OwnerColumn::none(), false);
         let first = Link::new("my_app", &context, None, &schema);
         let second = Link::new("my_app", &context, Some(&first.to), &schema);
         assert_ne!(first.to, second.to);

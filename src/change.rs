@@ -112,7 +112,7 @@ pub fn changes(
     for (path, planned) in &plan.files {
         comparison.places.check(path)?;
         let change = match planned {
-            Planned::Generated { text, home } => comparison.generated(path, text, home, &mut memory)?,
+            Planned::Generated(text) => comparison.generated(path, text, &mut memory)?,
             Planned::Once(text) => comparison.once(path, text, &mut memory)?,
             Planned::Edit { text, added } => {
                 let is_new = host.tree.read_disk(path)?.is_none();
@@ -204,9 +204,9 @@ impl<'a> Comparison<'a> {
     fn read_generated(&self) -> Result<BTreeMap<&'a Utf8Path, Current<'a>>> {
         let mut generated = BTreeMap::new();
         for (path, planned) in &self.plan.files {
-            let Planned::Generated { text, home } = planned else { continue };
+            let Planned::Generated(text) = planned else { continue };
             let before = self.host.tree.read_disk(path)?;
-            let settled = self.settled(path, text, home, before.as_deref());
+            let settled = self.settled(path, text, before.as_deref());
             generated.insert(path.as_path(), Current { text: before, settled });
         }
         Ok(generated)
@@ -218,15 +218,15 @@ impl<'a> Comparison<'a> {
         for (path, planned) in self.plan.files.iter().filter(|(path, _)| is_rust(path)) {
             match planned {
                 Planned::Generated { .. } if self.is_ejected(path) => {}
-                Planned::Generated { text, home } => {
+                Planned::Generated(text) => {
                     let Current { text: before, settled } = &self.generated[path.as_path()];
                     let stays = match before {
                         Some(_) => settled.is_some(),
-                        None => !self.is_new(home, &self.base(path, home, None)?),
+                        None => !self.is_new(&self.base(path, None)?),
                     };
                     if !stays {
                         texts.push(text.clone());
-                        texts.extend(self.versions(path, home, before.as_deref())?);
+                        texts.extend(self.versions(path, before.as_deref())?);
                     }
                 }
                 Planned::Once(text) => {
@@ -238,17 +238,17 @@ impl<'a> Comparison<'a> {
                 Planned::Edit { .. } | Planned::Migration(_) | Planned::Memory(_) => {}
             }
         }
-        for (path, home) in self.not_planned().filter(|(path, _)| is_rust(path)) {
+        for path in self.not_planned().filter(|path| is_rust(path)) {
             let before = self.host.tree.read_disk(path)?;
-            texts.extend(self.versions(path, &home, before.as_deref())?);
+            texts.extend(self.versions(path, before.as_deref())?);
         }
         Ok(texts)
     }
 
     /// A file as it is now, and as it was generated.
-    fn versions(&self, path: &Utf8Path, home: &ModulePath, before: Option<&str>) -> Result<Vec<String>> {
+    fn versions(&self, path: &Utf8Path, before: Option<&str>) -> Result<Vec<String>> {
         let Some(before) = before else { return Ok(Vec::new()) };
-        let base = match self.base(path, home, Some(before))? {
+        let base = match self.base(path, Some(before))? {
             Base::Known(base) => Some(base),
             Base::Unknown | Base::Lost => None,
         };
@@ -256,22 +256,22 @@ impl<'a> Comparison<'a> {
     }
 
     /// How the last run left a file, if there is nothing new for it and it is still like that.
-    fn settled(&self, path: &Utf8Path, text: &str, home: &ModulePath, before: Option<&str>) -> Option<&'a Left> {
-        let rendered = self.last.of(home).generated.get(path).filter(|_| self.is_rendered(path, text, home))?;
+    fn settled(&self, path: &Utf8Path, text: &str, before: Option<&str>) -> Option<&'a Left> {
+        let rendered = self.last.files.generated.get(path).filter(|_| self.is_rendered(path, text))?;
         let left = rendered.left.as_ref().filter(|left| !(self.force && left.edited))?;
         (left.file == digest::of_text(before?)).then_some(left)
     }
 
     /// Whether a file was last generated from this text.
-    fn is_rendered(&self, path: &Utf8Path, text: &str, home: &ModulePath) -> bool {
-        let files = self.last.of(home);
+    fn is_rendered(&self, path: &Utf8Path, text: &str) -> bool {
+        let files = &self.last.files;
         let rendered = files.generated.get(path).filter(|_| !files.conflicts.contains_key(path));
         rendered.is_some_and(|rendered| rendered.left.is_some() && rendered.base == digest::of_text(text))
     }
 
     /// Whether a generated file that is not there is created. One that was generated before was deleted by its owner.
-    fn is_new(&self, home: &ModulePath, base: &Base) -> bool {
-        *base == Base::Unknown || self.plan.recreated.contains(home)
+    fn is_new(&self, base: &Base) -> bool {
+        *base == Base::Unknown || self.plan.recreated
     }
 
     /// Whether a file that is created once has to be written from this text. One that was deleted or edited since is the
@@ -281,7 +281,7 @@ impl<'a> Comparison<'a> {
             (None, _) => true,
             (Some(_), None) => {
                 let is_scope = self.plan.scope.as_ref().is_some_and(|scope| scope.file == path);
-                is_scope || (is_rust(path) && !self.plan.recreated.is_empty())
+                is_scope || (is_rust(path) && self.plan.recreated)
             }
             (Some(made), Some(before)) => {
                 made.file == digest::of_text(before) && made.text.as_ref() != Some(&digest::of_text(text))
@@ -315,38 +315,38 @@ impl<'a> Comparison<'a> {
     }
 
     /// A generated file: new, untouched, edited, taken over or gone.
-    fn generated(&self, path: &Utf8Path, text: &str, home: &ModulePath, memory: &mut Memory) -> Result<Change> {
+    fn generated(&self, path: &Utf8Path, text: &str, memory: &mut Memory) -> Result<Change> {
         let Current { text: before, settled } = &self.generated[path];
         let stays = |action| Change::new(path, action, before.clone(), before.clone().unwrap_or_default());
         if let Some(left) = settled.filter(|_| !self.is_ejected(path)) {
-            memory.settled(home, path, text);
+            memory.settled(path, text);
             return Ok(stays(if left.edited { Action::Edited } else { Action::Unchanged }));
         }
-        let base = self.base(path, home, before.as_deref())?;
+        let base = self.base(path, before.as_deref())?;
         if self.is_ejected(path) {
             let same = matches!(&base, Base::Known(base) if base == text);
-            memory.keep(home, path);
+            memory.keep(path);
             return Ok(stays(if same { Action::Ejected } else { Action::EjectedOutdated }));
         }
         let Some(before) = before else {
-            if !self.is_new(home, &base) {
-                memory.keep(home, path);
+            if !self.is_new(&base) {
+                memory.keep(path);
                 return Ok(stays(Action::Deleted));
             }
             let change = Change::new(path, Action::Created, None, self.written(path, text)?);
-            memory.base(home, path, text, Left { file: digest::of_text(&change.after), edited: false });
+            memory.base(path, text, Left { file: digest::of_text(&change.after), edited: false });
             return Ok(change);
         };
         let (action, after) = self.judge(path, base, before, text, self.written(path, text)?);
         match action {
-            Action::Conflict => memory.conflict(home, path, before, text),
-            Action::Unresolved | Action::Foreign | Action::Lost => memory.keep(home, path),
+            Action::Conflict => memory.conflict(path, before, text),
+            Action::Unresolved | Action::Foreign | Action::Lost => memory.keep(path),
             // There is nothing to remember, so that an edit alone is no reason to write.
-            Action::Edited | Action::Unchanged if self.is_rendered(path, text, home) => memory.keep(home, path),
+            Action::Edited | Action::Unchanged if self.is_rendered(path, text) => memory.keep(path),
             _ => {
                 let edited = matches!(action, Action::Merged | Action::Edited);
                 let file = if action == Action::Unchanged { before } else { &after };
-                memory.base(home, path, text, Left { file: digest::of_text(file), edited });
+                memory.base(path, text, Left { file: digest::of_text(file), edited });
             }
         }
         Ok(Change::new(path, action, Some(before.clone()), after))
@@ -396,16 +396,16 @@ impl<'a> Comparison<'a> {
     }
 
     /// What a file was generated as. After a conflict that is what was merged in, unless the merge was undone.
-    fn base(&self, path: &Utf8Path, home: &ModulePath, before: Option<&str>) -> Result<Base> {
-        let (files, tree) = (self.last.of(home), &self.host.tree);
+    fn base(&self, path: &Utf8Path, before: Option<&str>) -> Result<Base> {
+        let (files, tree) = (&self.last.files, &self.host.tree);
         if let (Some(conflict), Some(before)) = (files.conflicts.get(path), before)
             && digest::of_text(before) != conflict.before
         {
-            return files.merging(tree, home, path);
+            return files.merging(tree, self.context, path);
         }
-        match files.base(tree, home, path)? {
+        match files.base(tree, self.context, path)? {
             Base::Unknown => match moved_from(path).filter(|old| !tree.is_file(old)) {
-                Some(old) if files.generated.contains_key(&old) => files.base(tree, home, &old),
+                Some(old) if files.generated.contains_key(&old) => files.base(tree, self.context, &old),
                 // The memory is gone as a whole, but not the record that there was one.
                 _ if self.plan.recorded && before.is_some() && files.generated.is_empty() => Ok(Base::Lost),
                 _ => Ok(Base::Unknown),
@@ -454,28 +454,25 @@ impl<'a> Comparison<'a> {
         Ok(changes)
     }
 
-    /// Generated files that are not generated any more, with where they are remembered.
-    fn not_planned(&self) -> impl Iterator<Item = (&Utf8PathBuf, ModulePath)> {
-        [self.context.clone(), ModulePath::runtime()].into_iter().flat_map(|home| {
-            let paths = self.last.of(&home).generated.keys().filter(|path| !self.plan.files.contains_key(*path));
-            paths.map(move |path| (path, home.clone()))
-        })
+    /// Generated files that are not generated any more.
+    fn not_planned(&self) -> impl Iterator<Item = &Utf8PathBuf> {
+        self.last.files.generated.keys().filter(|path| !self.plan.files.contains_key(*path))
     }
 
     fn orphans(&self, memory: &mut Memory) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
-        for (path, home) in self.not_planned() {
+        for path in self.not_planned() {
             let Some(before) = self.host.tree.read_disk(path)?.filter(|_| !self.is_ejected(path)) else { continue };
             let lines = before.replace("\r\n", "\n");
             let current = self.formatted(path, &lines);
-            let untouched = match self.base(path, &home, Some(&before))? {
+            let untouched = match self.base(path, Some(&before))? {
                 Base::Known(base) => current.is_some() && current == self.formatted(path, &base),
                 Base::Unknown | Base::Lost => false,
             };
             if untouched {
                 changes.push(Change::new(path, Action::Removed, Some(before), String::new()));
             } else {
-                memory.keep(&home, path);
+                memory.keep(path);
                 changes.push(Change::new(path, Action::Orphaned, Some(before.clone()), before));
             }
         }
@@ -484,27 +481,25 @@ impl<'a> Comparison<'a> {
 
     /// What the next run has to know.
     fn remember(&self, memory: Memory) -> Result<Vec<Change>> {
+        let Memory { context: _, last, files, texts } = memory;
+        let mut wanted = texts;
+        let inventory = toml::to_string_pretty(&files).expect("a list of files is plain data");
+        wanted.insert(memory::files_file(self.context), inventory);
         let mut changes = Vec::new();
-        for (home, files, texts) in memory.homes {
-            let mut wanted = BTreeMap::new();
-            let inventory = toml::to_string_pretty(&files).expect("a list of files is plain data");
-            wanted.insert(memory::files_file(&home), inventory);
-            wanted.extend(texts);
-            for (path, text) in &wanted {
-                self.places.check(path)?;
-                let change = self.owned(path, self.line_ends(text), Action::Updated)?;
+        for (path, text) in &wanted {
+            self.places.check(path)?;
+            let change = self.owned(path, self.line_ends(text), Action::Updated)?;
+            changes.push(Change { memory: true, ..change });
+        }
+        let last = &last.files;
+        let bases = last.generated.keys().filter(|path| !files.generated.contains_key(*path));
+        let bases = bases.map(|path| memory::base_file(self.context, path));
+        let merging = last.conflicts.keys().filter(|path| !files.conflicts.contains_key(*path));
+        let merging = merging.map(|path| memory::merging_file(self.context, path));
+        for path in bases.chain(merging) {
+            if let Some(before) = self.host.tree.read_disk(&path)? {
+                let change = Change::new(&path, Action::Removed, Some(before), String::new());
                 changes.push(Change { memory: true, ..change });
-            }
-            let last = self.last.of(&home);
-            let bases = last.generated.keys().filter(|path| !files.generated.contains_key(*path));
-            let bases = bases.map(|path| memory::base_file(&home, path));
-            let merging = last.conflicts.keys().filter(|path| !files.conflicts.contains_key(*path));
-            let merging = merging.map(|path| memory::merging_file(&home, path));
-            for path in bases.chain(merging) {
-                if let Some(before) = self.host.tree.read_disk(&path)? {
-                    let change = Change::new(&path, Action::Removed, Some(before), String::new());
-                    changes.push(Change { memory: true, ..change });
-                }
             }
         }
         Ok(changes)
@@ -523,73 +518,63 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// What the next run will know, by home.
+/// What the next run will know.
 struct Memory<'a> {
+    context: &'a ModulePath,
     last: &'a Last,
-    homes: Vec<(ModulePath, Files, BTreeMap<Utf8PathBuf, String>)>,
+    files: Files,
+    /// Renderings to keep, by their path below `.sagents/`.
+    texts: BTreeMap<Utf8PathBuf, String>,
 }
 
 impl<'a> Memory<'a> {
     /// What is known before the generated files are compared.
-    fn of(context: &ModulePath, plan: &Plan, last: &'a Last) -> Self {
+    fn of(context: &'a ModulePath, plan: &Plan, last: &'a Last) -> Self {
         let files = Files {
             schema: Some(plan.schema.clone()),
             tables: plan.tables.clone(),
-            attributes: false,
             once: last.files.once.clone(),
             generated: BTreeMap::new(),
             conflicts: BTreeMap::new(),
             scope: plan.scope.clone(),
             migrations: plan.emitted.clone(),
         };
-        let runtime = Files { attributes: true, ..Files::default() };
-        let homes = vec![(context.clone(), files, BTreeMap::new()), (ModulePath::runtime(), runtime, BTreeMap::new())];
-        Self { last, homes }
-    }
-
-    fn home(&mut self, home: &ModulePath) -> (&mut Files, &mut BTreeMap<Utf8PathBuf, String>) {
-        let found = self.homes.iter_mut().find(|(other, _, _)| other == home);
-        let (_, files, texts) = found.expect("a file belongs to the context or to the runtime");
-        (files, texts)
+        Self { context, last, files, texts: BTreeMap::new() }
     }
 
     /// The file is now what was rendered, with or without edits.
-    fn base(&mut self, home: &ModulePath, path: &Utf8Path, text: &str, left: Left) {
-        let (files, texts) = self.home(home);
+    fn base(&mut self, path: &Utf8Path, text: &str, left: Left) {
         let rendered = Rendered { base: digest::of_text(text), left: Some(left) };
-        files.generated.insert(path.to_owned(), rendered);
-        texts.insert(memory::base_file(home, path), text.to_owned());
+        self.files.generated.insert(path.to_owned(), rendered);
+        self.texts.insert(memory::base_file(self.context, path), text.to_owned());
     }
 
     /// The file stays what it was. What it was rendered from is written again if it is missing.
-    fn settled(&mut self, home: &ModulePath, path: &Utf8Path, text: &str) {
-        self.keep(home, path);
-        self.home(home).1.insert(memory::base_file(home, path), text.to_owned());
+    fn settled(&mut self, path: &Utf8Path, text: &str) {
+        self.keep(path);
+        self.texts.insert(memory::base_file(self.context, path), text.to_owned());
     }
 
     /// What was known of a file stays known.
-    fn keep(&mut self, home: &ModulePath, path: &Utf8Path) {
-        let last = self.last.of(home);
-        let (files, _) = self.home(home);
-        if let Some(rendered) = last.generated.get(path) {
-            files.generated.insert(path.to_owned(), rendered.clone());
+    fn keep(&mut self, path: &Utf8Path) {
+        if let Some(rendered) = self.last.files.generated.get(path) {
+            self.files.generated.insert(path.to_owned(), rendered.clone());
         }
-        if let Some(conflict) = last.conflicts.get(path) {
-            files.conflicts.insert(path.to_owned(), conflict.clone());
+        if let Some(conflict) = self.last.files.conflicts.get(path) {
+            self.files.conflicts.insert(path.to_owned(), conflict.clone());
         }
     }
 
     /// The file gets markers; until they are gone its base is what it was.
-    fn conflict(&mut self, home: &ModulePath, path: &Utf8Path, before: &str, text: &str) {
-        self.keep(home, path);
-        let (files, texts) = self.home(home);
+    fn conflict(&mut self, path: &Utf8Path, before: &str, text: &str) {
+        self.keep(path);
         let conflict = Conflict { before: digest::of_text(before), merging: digest::of_text(text) };
-        files.conflicts.insert(path.to_owned(), conflict);
-        texts.insert(memory::merging_file(home, path), text.to_owned());
+        self.files.conflicts.insert(path.to_owned(), conflict);
+        self.texts.insert(memory::merging_file(self.context, path), text.to_owned());
     }
 
     fn once(&mut self, path: &Utf8Path, made: Made) {
-        self.homes[0].1.once.insert(path.to_owned(), made);
+        self.files.once.insert(path.to_owned(), made);
     }
 }
 

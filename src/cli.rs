@@ -10,7 +10,7 @@ use crate::given::Given;
     name = "sagents",
     bin_name = "sagents",
     version,
-    about = "Generates a persistence layer for AI-agent conversations into your Rust project",
+    about = "Generates persistence for AI-agent conversations into your Rust project",
     after_help = EXIT_CODES,
     after_long_help = EXAMPLES,
     propagate_version = true,
@@ -100,7 +100,7 @@ pub struct GenerateArgs {
     #[command(flatten, next_help_heading = "Host")]
     pub host: HostArgs,
 
-    /// Make a new package there first, with a `main` that shows the layer at work
+    /// Create a new package there first, with a runnable example
     #[arg(long, conflicts_with = "package", help_heading = "Host")]
     pub init: bool,
 

@@ -65,9 +65,9 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
     let Request { context, path, given, drop_old_owner, create_scope, force, creates } = request;
     let recorded = Recorded::read(&host.tree)?;
     let last = Last::read(&host.tree, context)?;
-    let recreated = gone(context, &last, host);
-    if !creates {
-        recreated.iter().try_for_each(|module| refuse_gone(module, context, &last))?;
+    let recreated = is_gone(context, &last, host);
+    if recreated && !creates {
+        return Err(gone(context, &last));
     }
     let before = recorded.contexts.get(&context.key());
     let carried = options::carry(given, before, last.resolved.as_ref(), host);
@@ -88,7 +88,7 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
         last: &last,
         chain: &chain,
         recorded: before.is_some(),
-        recreated: &recreated,
+        recreated,
         drop_old_owner: *drop_old_owner,
         now,
     };
@@ -108,9 +108,17 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
         notes: options
             .notes
             .iter()
+            // A new package has no tables yet that a foreign key could name.
+            .filter(|note| !(host.is_new() && matches!(note, Note::NoForeignKey { .. })))
             .cloned()
             .chain(notes(&plan, &last, host, &changes))
-            .chain(former_fields(options.owner.as_ref().map(|owner| owner.field.as_str()), &plan, &last, &changes))
+            .chain(former_fields(
+                options.owner.as_ref().map(|owner| owner.field.as_str()),
+                &plan,
+                &last,
+                &changes,
+                host,
+            ))
             .collect(),
         next: next::steps(host, path, &options, &plan, &last)?,
         unwired: plan.unwired,
@@ -124,8 +132,7 @@ fn notes(plan: &Plan, last: &Last, host: &Host, changes: &[Change]) -> Vec<Note>
     notes.extend(plan.lacks_backfill.then_some(Note::EmptyTablesOnly));
     notes.extend((!plan.replaced.is_empty()).then(|| Note::Replaced(plan.replaced.clone())));
     let is_known = |path: &&Utf8PathBuf| {
-        let generated = [&last.files, &last.runtime].into_iter().any(|files| files.generated.contains_key(*path));
-        generated || changes.iter().any(|change| change.path == **path)
+        last.files.generated.contains_key(*path) || changes.iter().any(|change| change.path == **path)
     };
     notes.extend(plan.ejected.iter().filter(|path| !is_known(path)).cloned().map(Note::NotGenerated));
     notes.extend(host.surrounding_workspace().map(Note::InsideWorkspace));
@@ -149,8 +156,9 @@ pub fn note_git(generation: &mut Generation, host: &Host) {
     generation.notes.extend((!ignored.is_empty()).then_some(Note::Ignored(ignored)));
 }
 
-/// Edits that still name the former owner's column compile, and would give it the key of the new owner.
-fn former_fields(now: Option<&str>, plan: &Plan, last: &Last, changes: &[Change]) -> Option<Note> {
+/// Edits that still name the former owner's column compile, and would give it the key of the new owner. So would the
+/// host's own files beside the generated ones.
+fn former_fields(now: Option<&str>, plan: &Plan, last: &Last, changes: &[Change], host: &Host) -> Option<Note> {
     let former = last.resolved.as_ref()?.owner_field.as_deref().filter(|former| Some(*former) != now)?;
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let names_it = |line: &&str| line.split(|c| !is_word(c)).any(|word| word == former);
@@ -164,40 +172,41 @@ fn former_fields(now: Option<&str>, plan: &Plan, last: &Last, changes: &[Change]
             _ => continue,
         };
         let generated = match plan.files.get(&change.path) {
-            Some(Planned::Generated { text, .. }) => text.lines().filter(names_it).map(str::trim).collect(),
+            Some(Planned::Generated(text)) => text.lines().filter(names_it).map(str::trim).collect(),
             _ => Vec::new(),
         };
         let lines = text.lines().enumerate().filter(|(_, line)| names_it(line) && !generated.contains(&line.trim()));
         places.extend(lines.map(|(index, _)| format!("{}:{}", change.path, index + 1)));
     }
+    let mut generated = plan.files.iter().filter(|(_, planned)| matches!(planned, Planned::Generated(_)));
+    let scope = generated.find(|(path, _)| path.file_name() == Some("scope.rs"));
+    let beside = scope.and_then(|(path, _)| host.tree.sources(path.parent()?).ok()).unwrap_or_default();
+    let is_own =
+        |path: &&Utf8PathBuf| path.extension() == Some("rs") && !changes.iter().any(|change| change.path == **path);
+    for path in beside.iter().filter(is_own) {
+        let Ok(Some(text)) = host.tree.read(path) else { continue };
+        let lines = text.lines().enumerate().filter(|(_, line)| names_it(line));
+        places.extend(lines.map(|(index, _)| format!("{path}:{}", index + 1)));
+    }
     (!places.is_empty()).then(|| Note::FormerOwner { field: former.to_owned(), places })
 }
 
-/// What was generated and is not there any more, of the context and the runtime.
-fn gone(context: &ModulePath, last: &Last, host: &Host) -> Vec<ModulePath> {
-    let is_gone = |module: &ModulePath| {
-        let root = memory::root(last.of(module), module);
-        let is_found = || matches!(modules::find(&host.tree, &host.krate, module.names()), Ok(Found::Module(_)));
-        root.is_some_and(|root| !host.tree.is_file(root)) && !is_found()
-    };
-    [context.clone(), ModulePath::runtime()].into_iter().filter(is_gone).collect()
+/// Whether the context was generated and isn't there any more.
+fn is_gone(context: &ModulePath, last: &Last, host: &Host) -> bool {
+    let is_found = || matches!(modules::find(&host.tree, &host.krate, context.names()), Ok(Found::Module(_)));
+    memory::root(&last.files, context).is_some_and(|root| !host.tree.is_file(root)) && !is_found()
 }
 
-fn refuse_gone(module: &ModulePath, context: &ModulePath, last: &Last) -> Result<()> {
-    let root = memory::root(last.of(module), module);
-    let (key, root) = (module.key(), root.map_or("its module", |path| path.as_str()));
-    let restore = format!("restore {root} from version control");
-    let again = format!("generate it again with `sagents gen persistence {}`", context.rust());
-    let failure = Failure::decision(format!("`{key}` was generated, and {root} is gone: it was moved or deleted"));
-    Err(failure.help(if module == context {
-        let (file, directory) = (memory::OPTIONS_FILE, memory::directory(module));
-        let table = if key.contains(':') { format!("[contexts.\"{key}\"]") } else { format!("[contexts.{key}]") };
-        format!(
-            "{restore}, {again}, or, if it is yours now, remove `{table}` from {file} and the directory {directory}"
-        )
-    } else {
-        format!("{restore}, or {again}")
-    }))
+fn gone(context: &ModulePath, last: &Last) -> Failure {
+    let root = memory::root(&last.files, context);
+    let (key, root) = (context.key(), root.map_or("its module", |path| path.as_str()));
+    let (file, directory) = (memory::OPTIONS_FILE, memory::directory(context));
+    let table = if key.contains(':') { format!("[contexts.\"{key}\"]") } else { format!("[contexts.{key}]") };
+    Failure::decision(format!("`{key}` was generated, and {root} is gone: it was moved or deleted")).help(format!(
+        "restore {root} from version control, generate it again with `sagents gen persistence {}`, or, if it is yours \
+         now, remove `{table}` from {file} and the directory {directory}",
+        context.rust()
+    ))
 }
 
 /// A scope that is not there is written again if it was there and somebody asks for it by name, or if the host has no
@@ -214,7 +223,7 @@ fn refuse_absent_scope(options: &Options, given: &Given, recorded: &Recorded, la
         )));
     }
     let generated = recorded.contexts.keys().filter_map(|key| ModulePath::parse_key(key).ok());
-    let generated: Vec<_> = generated.chain([ModulePath::runtime(), options.context.clone()]).collect();
+    let generated: Vec<_> = generated.chain([options.context.clone()]).collect();
     let types = host.source(&options.context).types(&options.scope, &generated);
     if types.is_empty() && options.scope.krate.is_none() {
         return Ok(());

@@ -73,6 +73,11 @@ pub struct Given {
     #[arg(long, value_name = "NAME", help_heading = "Web")]
     pub web: Option<String>,
 
+    /// Where Cargo.toml gets the library from: a version, a path, or a git URL with a tag (`https://…#v1.2.3`)
+    /// [default: this program's version]
+    #[arg(long, value_name = "SOURCE", help_heading = "Host")]
+    pub library: Option<String>,
+
     /// Print the lines for Cargo.toml and the parent module instead of adding them
     #[arg(long, num_args = 0, default_missing_value = "true", help_heading = "Host")]
     pub no_wire: Option<bool>,

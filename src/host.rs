@@ -8,6 +8,7 @@ pub mod manifest;
 pub mod migrations;
 pub mod modules;
 mod neighbours;
+mod resolution;
 pub mod source;
 pub mod workspace;
 
@@ -23,6 +24,7 @@ use crate::failure::{Failure, Result};
 use crate::host::manifest::Manifest;
 use crate::host::migrations::mention::{self, Mention};
 use crate::host::modules::Crate;
+use crate::host::resolution::Member;
 use crate::host::source::{Readable, Source};
 use crate::io::{Place, Tools};
 use crate::names::ModulePath;
@@ -37,6 +39,8 @@ pub struct Host {
     /// The crates whose sources are on the disk, its own first.
     pub crates: Vec<Readable>,
     pub manifest: Manifest,
+    /// The packages of its workspace, itself among them; none for a new package.
+    pub members: Vec<Member>,
     /// The roots of the crates that may have its migrations of sea-orm.
     pub migrators: Vec<Utf8PathBuf>,
     /// It has a binary.
@@ -82,6 +86,7 @@ impl Host {
             manifest: Manifest::parse(manifest_path, &text, shared, lock.as_deref())?,
             crates: neighbours::crates(&metadata, package, &krate, &root),
             migrators: neighbours::migrators(&metadata, package, &root),
+            members: resolution::members(&metadata),
             krate,
             package: package.name.to_string(),
             edition: package.edition.to_string(),
@@ -120,6 +125,7 @@ impl Host {
             manifest: Manifest::parse(Utf8Path::new("Cargo.toml"), &overlay[0].1, None, None)?,
             crates: vec![Readable { krate: krate.clone(), dependencies: BTreeMap::new() }],
             migrators: Vec::new(),
+            members: Vec::new(),
             krate,
             package,
             edition: EDITION.to_owned(),
@@ -140,7 +146,16 @@ impl Host {
         if let Some(text) = self.tree.read(Utf8Path::new("Cargo.toml"))? {
             self.manifest = self.manifest.with_text(&text)?;
         }
+        let workspace = self.manifest.workspace_path().map(|path| self.relative(path));
+        if let Some(text) = workspace.map(|path| self.tree.read(&path)).transpose()?.flatten() {
+            self.manifest = self.manifest.with_workspace_text(&text)?;
+        }
         Ok(())
+    }
+
+    /// A path as it is seen from the package.
+    pub fn relative(&self, path: &Utf8Path) -> Utf8PathBuf {
+        neighbours::relative(self.tree.root(), path)
     }
 
     /// The Cargo.toml of a workspace around a new package, which cargo will want to list it.

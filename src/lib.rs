@@ -28,7 +28,6 @@ mod plan;
 mod report;
 mod schema;
 mod templates;
-mod time_crate;
 mod tree;
 mod verdict;
 

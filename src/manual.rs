@@ -25,8 +25,8 @@ pub fn man_pages() -> Vec<Page> {
 pub fn options() -> String {
     let mut page = String::from(
         "# Options\n\n\
-         Every command and option, as `--help` shows them. This page is generated from the command line; \
-         do not edit it.\n",
+         Every command and option, as `--help` shows them. This page is generated from the command line, so \
+         don't edit it.\n",
     );
     let commands = commands();
     for command in commands.iter().filter(|command| !command.has_subcommands()) {
@@ -42,8 +42,7 @@ pub fn options() -> String {
 }
 
 const AFTER_A_FAILURE: &str = "
-Unless the code is 0 or 4, nothing was written. With `--json` there is exactly one document on standard output, whatever
-the code is.
+Unless the code is 0 or 4, nothing was written. With `--json`, standard output is always exactly one document.
 ";
 
 /// The program and its commands, in the order of `--help`, each with the name that a person types.
@@ -185,8 +184,8 @@ pub fn configuration() -> String {
 
 const BEFORE_THE_KEYS: &str = r#"# sagents.toml
 
-The options of each context, as they were given. A rerun and `sagents update` start from them; you may edit the file, and
-`sagents update` applies the change. Commit it. This page is generated from the command line; do not edit it.
+`sagents.toml` has the options of each context, as you gave them. Reruns start from them. You may edit the file; `sagents update`
+applies the change. Commit it. This page is generated from the command line, so don't edit it.
 
 A context is a table under `contexts`, with its module's path as the key:
 
@@ -209,22 +208,22 @@ const AFTER_THE_KEYS: &str = "\
 | `ejected` | list of strings | Generated files that are yours now: reruns leave them alone, and `check` still reports what \
 you miss | `[]` |
 
-What is read from the project is not recorded here, so that it is read again when an owner or a scope changes; `sagents list`
-shows it. A key that is not in the table is an error.
+sagents doesn't record what it reads from your project, so it reads that again when an owner or a scope changes. `sagents list`
+shows it. A key that isn't in the table is an error.
 
 ## `.sagents/`
 
-What a rerun compares with. Commit it; `.gitattributes` marks it as generated, so that reviews fold it. Do not edit it.
+Reruns compare with these files. Commit them, and don't edit them. `.gitattributes` marks them as generated, so that reviews fold
+them.
 
-| file | what |
+| file | what it has |
 | --- | --- |
-| `<context>/base/` | the last text that was rendered of each file, before formatting |
-| `<context>/files.toml` | digests of each file, as it was rendered and as a run left it |
+| `<context>/base/` | the last rendering of each Rust file, before formatting |
+| `<context>/files.toml` | digests of each file: as rendered, and as a run left it |
 | `<context>/resolved.toml` | what the options resolved to |
 | `<context>/schema.json` | the tables that the emitted migrations lead to |
-| `<context>/merging/` | what was merged into files that still have conflict markers |
-| `sagents/` | the same for the runtime, which all contexts share |
-| `journal.toml` | only while a run writes: how it is completed or undone if it was killed |
+| `<context>/merging/` | the new rendering of files that still have conflict markers |
+| `journal.toml` | only during a run: how to finish or undo it if it's killed |
 
 If two branches reran and git merged them, `sagents check` reports whether the result is consistent, and what fixes it.
 ";

@@ -1,6 +1,8 @@
 //! What the generator remembers in a host: `sagents.toml`, the options as they were given, for people; and `.sagents/`,
 //! what they resolved to and the last text that was rendered, for the next run. Computes texts, never writes.
 
+mod schema_text;
+
 use std::collections::BTreeMap;
 
 use camino::{Utf8Path, Utf8PathBuf};
@@ -14,8 +16,9 @@ use crate::merge;
 use crate::names::ModulePath;
 use crate::options::Resolved;
 use crate::schema::Schema;
-use crate::time_crate::TimeCrate;
 use crate::tree::Tree;
+
+pub use self::schema_text::schema_text;
 
 pub const OPTIONS_FILE: &str = "sagents.toml";
 pub const DIRECTORY: &str = ".sagents";
@@ -96,6 +99,13 @@ pub fn options_text(tree: &Tree, context: &ModulePath, given: &Given) -> Result<
     Ok(format!("{introduction}{document}"))
 }
 
+/// Whether anything was generated in a host before.
+pub fn exists(tree: &Tree) -> Result<bool> {
+    let recorded = Recorded::read(tree)?;
+    let contexts = recorded.contexts.keys().filter_map(|key| ModulePath::parse_key(key).ok());
+    Ok(contexts.into_iter().any(|context| tree.is_file(&files_file(&context))))
+}
+
 /// What is known of the last run for a context.
 #[derive(Debug, Default)]
 pub struct Last {
@@ -103,8 +113,6 @@ pub struct Last {
     /// What the options resolved to.
     pub resolved: Option<Resolved>,
     pub files: Files,
-    /// The files of the agent runtime, which belong to every context.
-    pub runtime: Files,
 }
 
 /// The tables after the last emitted migration.
@@ -119,15 +127,12 @@ pub struct RecordedSchema {
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// The digest of `schema.json`. The first version did not record it.
+    /// The digest of `schema.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
     /// What the newest emitted migration calls the tables that it leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tables: Option<String>,
-    /// `.gitattributes` got its line. Only the runtime's list, which all contexts share, has it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub attributes: bool,
     /// Created once, and the host's as soon as they are changed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub once: BTreeMap<Utf8PathBuf, Made>,
@@ -146,38 +151,12 @@ pub struct Files {
 
 /// A file that was created once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "MadeForm", into = "MadeForm")]
+#[serde(deny_unknown_fields)]
 pub struct Made {
     /// The digest of the file.
     pub file: String,
     /// The digest of what it was formatted from.
     pub text: Option<String>,
-}
-
-/// The first version recorded the digest of the file alone.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum MadeForm {
-    File(String),
-    Text { file: String, text: String },
-}
-
-impl From<MadeForm> for Made {
-    fn from(form: MadeForm) -> Self {
-        match form {
-            MadeForm::File(file) => Self { file, text: None },
-            MadeForm::Text { file, text } => Self { file, text: Some(text) },
-        }
-    }
-}
-
-impl From<Made> for MadeForm {
-    fn from(Made { file, text }: Made) -> Self {
-        match text {
-            None => Self::File(file),
-            Some(text) => Self::Text { file, text },
-        }
-    }
 }
 
 /// A generated file.
@@ -198,34 +177,27 @@ pub struct Left {
     pub edited: bool,
 }
 
-/// The first version recorded the digest of the rendering alone.
+/// A generated file in one line of `files.toml`.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum RenderedForm {
-    Base(String),
-    Left {
-        base: String,
-        file: String,
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        edited: bool,
-    },
+#[serde(deny_unknown_fields)]
+struct RenderedForm {
+    base: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    edited: bool,
 }
 
 impl From<RenderedForm> for Rendered {
-    fn from(form: RenderedForm) -> Self {
-        match form {
-            RenderedForm::Base(base) => Self { base, left: None },
-            RenderedForm::Left { base, file, edited } => Self { base, left: Some(Left { file, edited }) },
-        }
+    fn from(RenderedForm { base, file, edited }: RenderedForm) -> Self {
+        Self { base, left: file.map(|file| Left { file, edited }) }
     }
 }
 
 impl From<Rendered> for RenderedForm {
     fn from(Rendered { base, left }: Rendered) -> Self {
-        match left {
-            None => Self::Base(base),
-            Some(Left { file, edited }) => Self::Left { base, file, edited },
-        }
+        let (file, edited) = left.map(|Left { file, edited }| (file, edited)).unzip();
+        Self { base, file, edited: edited.unwrap_or_default() }
     }
 }
 
@@ -264,16 +236,6 @@ pub enum Base {
     Known(String),
 }
 
-/// The crate that the runtime has its points in time from, which all contexts share.
-pub fn time_crate(tree: &Tree, recorded: &Recorded) -> Result<Option<TimeCrate>> {
-    for context in recorded.contexts.keys().filter_map(|key| ModulePath::parse_key(key).ok()) {
-        if let Some(resolved) = resolved(tree, &context)? {
-            return Ok(Some(resolved.time_crate));
-        }
-    }
-    Ok(None)
-}
-
 fn resolved(tree: &Tree, context: &ModulePath) -> Result<Option<Resolved>> {
     let file = resolved_file(context);
     let text = tree.read(&file)?;
@@ -284,7 +246,8 @@ impl Last {
     pub fn read(tree: &Tree, context: &ModulePath) -> Result<Self> {
         let schema = match tree.read(&schema_file(context))? {
             Some(text) => Some(RecordedSchema {
-                schema: Schema::read(&text).map_err(|error| damaged(&schema_file(context), &error))?,
+                schema: serde_json::from_str::<Schema>(&text)
+                    .map_err(|error| damaged(&schema_file(context), &error))?,
                 digest: digest::of_text(&text),
             }),
             None => None,
@@ -296,18 +259,12 @@ impl Last {
                 .help("restore .sagents/ from version control"));
         }
         let files = Files::read(tree, context)?;
-        let runtime = Files::read(tree, &ModulePath::runtime())?;
-        Ok(Self { schema, resolved, files, runtime })
+        Ok(Self { schema, resolved, files })
     }
 
     /// Whether `--init` makes the package, or made it with this context.
     pub fn made_package(&self, host: &Host) -> bool {
         host.is_new() || self.files.once.contains_key(Utf8Path::new("src/main.rs"))
-    }
-
-    /// What was remembered with a home: the context, or the runtime.
-    pub fn of(&self, home: &ModulePath) -> &Files {
-        if *home == ModulePath::runtime() { &self.runtime } else { &self.files }
     }
 }
 

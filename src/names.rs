@@ -7,9 +7,6 @@ use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
 
 use crate::failure::{Failure, Result};
 
-/// The module of the agent runtime, at the crate's root.
-pub const RUNTIME: &str = "sagents";
-
 /// The longest name, and the longest path of them, in bytes: both become names of files, with something behind them.
 const LONGEST_NAME: usize = 100;
 const LONGEST_PATH: usize = 200;
@@ -109,11 +106,6 @@ impl ModulePath {
     pub fn parse_key(key: &str) -> Result<Self> {
         let names = key.split("::").map(|segment| Name::parse_plain(CONTEXT, segment));
         names.collect::<Result<_>>().map(Self)
-    }
-
-    /// The agent runtime, which the contexts of a host share.
-    pub fn runtime() -> Self {
-        Self(vec![Name(RUNTIME.to_owned())])
     }
 
     pub fn of(names: impl IntoIterator<Item = Name>) -> Self {

@@ -43,9 +43,7 @@ pub enum Step {
         scope: String,
     },
     /// Serve the routes.
-    Mount {
-        context: String,
-    },
+    Mount,
     /// Remove what is only for the page, which is gone.
     RemoveExample {
         files: Vec<String>,
@@ -98,7 +96,7 @@ pub fn steps(host: &Host, path: &Utf8Path, options: &Options, plan: &Plan, last:
     if options.web == Web::Axum && !had_web && !plan.has_page {
         let scope = options.scope.rust();
         steps.extend((options.scope_origin != ScopeOrigin::Context).then_some(Step::Extract { scope }));
-        steps.push(Step::Mount { context: options.context.rust() });
+        steps.push(Step::Mount);
     }
     if options.web == Web::None && had_web {
         let files = templates::example::modules(options).into_iter().map(|(name, _)| format!("src/{name}.rs"));

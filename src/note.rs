@@ -26,12 +26,12 @@ pub enum Note {
     NotGenerated(Utf8PathBuf),
     /// The new package is inside the workspace of this Cargo.toml.
     InsideWorkspace(Utf8PathBuf),
-    /// The host's sea-orm is built on another sqlx than the generated code.
-    OtherSqlx,
     /// Files that other clones do not get.
     Ignored(Vec<Ignored>),
     /// Lines of edited files that name the column of the former owner.
     FormerOwner { field: String, places: Vec<String> },
+    /// Cargo.toml has the library from a directory outside of the repository.
+    LibraryPath(Utf8PathBuf),
     /// Files that had changes which were not committed, and were merged into.
     Uncommitted(Vec<Utf8PathBuf>),
 }

@@ -4,6 +4,7 @@
 mod database;
 mod group;
 mod key;
+mod library;
 mod lints;
 mod owner;
 mod rerun;
@@ -12,6 +13,7 @@ mod web;
 
 pub use self::group::{Group, GroupTable, NewOwners, new_owners};
 pub use self::key::OwnerTable;
+pub use self::library::Library;
 pub use self::owner::Owner;
 pub use self::rerun::{Carried, Dropped, carry, refuse_other_database, refuse_other_inference, refuse_unknown_owners};
 pub use self::reserved::is_reserved;
@@ -26,7 +28,7 @@ use self::database::Choice;
 use self::owner::Inquiry;
 use self::reserved::{PAGE_MODULES, is_crate};
 use crate::chain::Scene;
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
@@ -37,7 +39,6 @@ use crate::memory::{self, Last, Recorded};
 use crate::names::{self, ModulePath, Name, TablePrefix, TypePath};
 use crate::note::Note;
 use crate::schema::{self, OwnerColumn, OwnerKey, Reading};
-use crate::time_crate::TimeCrate;
 
 #[derive(Debug)]
 pub struct Options {
@@ -55,11 +56,8 @@ pub struct Options {
     pub web: Web,
     pub tests: bool,
     pub wire: bool,
-    /// sqlx under another name in the host's Cargo.toml.
-    pub sqlx_name: Option<String>,
-    /// The host uses sea-orm, on the sqlx that the generated code is compiled with.
-    pub sea_orm: bool,
-    pub time_crate: TimeCrate,
+    /// Where the host has the library from.
+    pub library: Library,
     /// How rows get another owner.
     pub backfill: Option<Backfill>,
     /// The migrations as they are, those of the context included.
@@ -112,6 +110,7 @@ impl Options {
             database,
             migrations,
             web,
+            library: _,
             no_wire,
             no_tests,
             backfill: _,
@@ -121,7 +120,7 @@ impl Options {
         let (scope, is_own) = scope_of(scope.as_deref(), noun, &context, host)?;
         let web = Web::choose(web.as_deref())?;
         check_context(&context, (!is_own).then_some(&scope), web, recorded)?;
-        let sqlx = host.manifest.sqlx()?;
+        let sqlx = host.manifest.sqlx();
         let evidence = drivers::evidence(host, &sqlx);
         let Choice { database, shown_by } = database::choose(database.as_deref(), &evidence)?;
         let prefix = table_prefix.as_deref().unwrap_or(DEFAULT_PREFIX);
@@ -161,8 +160,14 @@ impl Options {
         if !is_own {
             host.source(&context).check_scope(&scope)?;
         }
-        let sea_orm = host.manifest.shares_sqlx_with_sea_orm(database.oldest_sqlx())?;
-        notes.extend((host.manifest.features("sea-orm").is_some() && !sea_orm).then_some(Note::OtherSqlx));
+        let recorded_library = recorded.contexts.get(&context.key()).and_then(|given| given.library.as_deref());
+        let library = Library::choose(given.library.as_deref(), recorded_library, host)?;
+        if let Library::Path(path) = &library
+            && !host.manifest.has_library(None)
+            && host.is_outside_repository(path)
+        {
+            notes.push(Note::LibraryPath(path.clone()));
+        }
         let options = Self {
             scope_origin: match lookup {
                 _ if is_own => ScopeOrigin::Context,
@@ -179,9 +184,7 @@ impl Options {
             web,
             tests: !no_tests.unwrap_or(false),
             wire: !no_wire.unwrap_or(false),
-            sea_orm,
-            time_crate: TimeCrate::choose(&sqlx, memory::time_crate(&host.tree, recorded)?),
-            sqlx_name: sqlx.renamed,
+            library,
             found,
             notes,
             context,
@@ -210,8 +213,8 @@ impl Options {
     }
 
     /// The owner as a column.
-    pub fn owner_column(&self) -> Option<OwnerColumn> {
-        self.owner.as_ref().map(|owner| OwnerColumn {
+    pub fn owner_column(&self) -> OwnerColumn {
+        self.owner.as_ref().map_or_else(OwnerColumn::none, |owner| OwnerColumn {
             name: owner.field.as_str().to_owned(),
             kind: owner.key.column(),
             references: owner.table.clone().map(|table| OwnerKey {
@@ -243,7 +246,6 @@ impl Options {
             scope_group: group.and_then(|group| group.access.as_ref().map(Access::shown)),
             table_prefix: self.prefix.as_str().to_owned(),
             database: self.database,
-            time_crate: self.time_crate,
             migrations: self.migrations.clone(),
             web: self.web,
             tests: self.tests,
@@ -254,7 +256,7 @@ impl Options {
 
 /// The tables of the context itself are not the owner's, even if one has its name.
 fn tables_of_others(given: &Given, prefix: &TablePrefix, database: Database, mut catalog: Catalog) -> Result<Catalog> {
-    for table in schema::schema(prefix, None, false).tables {
+    for table in schema::schema(prefix, &OwnerColumn::none(), false).tables {
         for (flag, named, help) in [
             ("--owner-table", &given.owner_table, "name the table of the owner, or `none` for no foreign key"),
             ("--group-table", &given.group_table, "name the table of the owner, or one of memberships"),
@@ -335,8 +337,6 @@ pub struct Resolved {
     pub scope_group: Option<String>,
     pub table_prefix: String,
     pub database: Database,
-    #[serde(default)]
-    pub time_crate: TimeCrate,
     pub migrations: Utf8PathBuf,
     #[serde(default, skip_serializing_if = "Web::is_none")]
     pub web: Web,
@@ -393,7 +393,8 @@ pub fn check_package(package: &str) -> Result<()> {
     const CARGO: &[&str] = &["build", "deps", "examples", "incremental", "proc_macro", "test"];
     let help = "name the package in CONTEXT, for example `MyApp.Conversations`";
     Name::parse_plain("--init", package).map_err(|failure| failure.help(help))?;
-    if CARGO.contains(&package) || is_crate(package, Web::Axum) {
+    // A new package has sqlx beside the library, for `migrate!`.
+    if CARGO.contains(&package) || package == "sqlx" || is_crate(package, Web::Axum) {
         return Err(Failure::usage(format!(
             "--init: a package called `{package}` would be mistaken for another crate"
         ))
@@ -441,15 +442,6 @@ fn check_context(context: &ModulePath, scope: Option<&TypePath>, web: Web, recor
         return refuse(format!("src/{first} has a meaning for cargo"));
     }
     let scope = scope.filter(|scope| scope.krate.is_none());
-    if let Some(scope) = scope
-        && scope.modules.first().is_some_and(|module| module.as_str() == names::RUNTIME)
-    {
-        return Err(Failure::usage(format!("--scope: `{}` would be in the agent runtime", scope.rust()))
-            .help("keep the scope in another module, for example `crate::accounts::Scope`"));
-    }
-    if first == names::RUNTIME {
-        return refuse("`sagents` is kept for the agent runtime".to_owned());
-    }
     if let Some(name) = context.names().iter().find(|name| is_crate(name.as_str(), web)) {
         return refuse(format!("a module called `{name}` would hide the crate of that name"));
     }

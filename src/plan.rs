@@ -24,11 +24,12 @@ use crate::given::Given;
 use crate::host::migrations::{Tool, is_down};
 use crate::host::{Host, modules};
 use crate::memory::{self, Created, Emitted, Last};
-use crate::names::{ModulePath, Name, crate_name};
+use crate::names::{Name, crate_name};
 use crate::options::{Options, Web};
 use crate::templates;
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 pub struct Plan {
     pub files: PlannedFiles,
     /// The lines that `--no-wire` leaves to the user, by file.
@@ -53,8 +54,8 @@ pub struct Plan {
     pub ejected: Vec<Utf8PathBuf>,
     /// `sagents.toml` knew the context before.
     pub recorded: bool,
-    /// The modules whose files were deleted as a whole, and come back.
-    pub recreated: Vec<ModulePath>,
+    /// The context's files were deleted as a whole, and come back.
+    pub recreated: bool,
     /// The files that explain the rest to a reviewer.
     pub read_first: Vec<Utf8PathBuf>,
     /// The package has a server with a page, which mounts the routes.
@@ -70,8 +71,8 @@ pub struct Start<'a> {
     /// The migrations that were emitted so far.
     pub chain: &'a Chain,
     pub recorded: bool,
-    /// The modules whose files were deleted as a whole, and come back.
-    pub recreated: &'a [ModulePath],
+    /// The context's files were deleted as a whole, and come back.
+    pub recreated: bool,
     pub drop_old_owner: bool,
     pub now: DateTime<Utc>,
 }
@@ -79,9 +80,8 @@ pub struct Start<'a> {
 /// What should be at a path, and whose it is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// Generated Rust before formatting, or a text of another kind. Reruns bring it up to date. It is remembered with the
-    /// context or with the runtime.
-    Generated { text: String, home: ModulePath },
+    /// Generated Rust before formatting. Reruns bring it up to date.
+    Generated(String),
     /// Created if it is missing; the host's from then on. Rust is formatted.
     Once(String),
     /// A file of the host's, with lines added.
@@ -99,24 +99,24 @@ pub type Unwired = Vec<(Utf8PathBuf, Vec<String>)>;
 
 pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
     let tables = tables(options, &crate_name(&host.package), start)?;
-    let schema = serde_json::to_string_pretty(&tables.schema).expect("a schema is plain data") + "\n";
+    let schema = memory::schema_text(&tables.schema);
     let digest = digest::of_text(&schema);
     let scope = scope::created(options, host, start)?;
     let context = place(host, start, &options.context, Purpose::Generated)?;
-    let runtime = place(host, start, &ModulePath::runtime(), Purpose::Generated)?;
     let module = context.module.clone();
     let has_page = start.last.made_package(host) && options.web == Web::Axum;
-    let texts = templates::Context::new(options, module.public, has_page, &tables.for_tests(options));
+    let former_owners = tables.former_owners();
+    let file = module.file.file_name().unwrap_or_default();
+    let texts = templates::Context::new(options, file, module.public, &former_owners);
     let (scope, scope_part) = scope.unzip();
     let parts = [
         migrations(&tables),
         registrations(options, &tables),
         scope_part.unwrap_or_default(),
-        generated(host, &options.context, context, texts.files()),
-        generated(host, &ModulePath::runtime(), runtime, templates::runtime(options.time_crate)),
+        generated(context, texts.files()),
         needs::manifest(options, host, has_page)?,
         new_package(options, host, start.last),
-        attributes(start.last),
+        attributes(host)?,
         memory(options, host, start.given, schema)?,
     ];
     let (files, unwired) = join(host, options.wire, parts)?;
@@ -127,7 +127,7 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
         files,
         unwired,
         migrations: new,
-        former_owners: tables.former_owners(),
+        former_owners,
         emitted: tables.emitted,
         replaced: tables.replaced,
         tables: tables.name,
@@ -136,7 +136,7 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
         scope,
         ejected: start.given.ejected.iter().flatten().map(|path| modules::clean(path)).collect(),
         recorded: start.recorded,
-        recreated: start.recreated.to_vec(),
+        recreated: start.recreated,
         read_first,
         has_page,
     })
@@ -232,13 +232,13 @@ fn main() {{
     part
 }
 
-/// Reviews fold what `.gitattributes` marks as generated. The line is added once: it may be removed.
-fn attributes(last: &Last) -> Part {
-    if last.runtime.attributes {
-        return Part::default();
+/// Reviews fold what `.gitattributes` marks as generated. The host's first run adds the line; it may be removed.
+fn attributes(host: &Host) -> Result<Part> {
+    if memory::exists(&host.tree)? {
+        return Ok(Part::default());
     }
     let line = format!("{}/** linguist-generated=true", memory::DIRECTORY);
-    Part { edits: vec![Edit::line(".gitattributes", line)], ..Part::default() }
+    Ok(Part { edits: vec![Edit::line(".gitattributes", line)], ..Part::default() })
 }
 
 /// What the next run needs to know of the options and the tables. `change` remembers the files.

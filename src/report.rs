@@ -15,11 +15,12 @@ use similar::TextDiff;
 
 use self::words::Command;
 use crate::change::{Action, Change};
+use crate::database::Dialect as _;
 use crate::failure::Failure;
 use crate::generation::Generation;
 use crate::journal::Recovered;
+use crate::note::Note;
 use crate::options::{Dropped, Resolved, Web};
-use crate::time_crate::TimeCrate;
 
 const BOLD: Style = Style::new().bold();
 const GREEN: Style = AnsiColor::Green.on_default();
@@ -34,6 +35,11 @@ pub struct Report<'a> {
     pub dry_run: bool,
 }
 
+/// A note beside a report.
+pub fn reminder(note: &Note) -> String {
+    format!("{YELLOW}Note:{YELLOW:#} {}\n", words::note(note))
+}
+
 impl Report<'_> {
     pub fn text(&self) -> String {
         let Generation { resolved: _, database_shown_by: _, dropped, notes, unwired, next, changes, read_first } =
@@ -42,14 +48,7 @@ impl Report<'_> {
         if changes.iter().any(shows) {
             text.push('\n');
         }
-        for change in changes.iter().filter(|change| shows(change)) {
-            let (style, word) = word(change.action);
-            let remark = remark(change.action);
-            let _ = writeln!(text, "  {style}{word:9}{style:#} {}{remark}", change.path);
-            for line in &change.added {
-                let _ = writeln!(text, "            {CYAN}+ {line}{CYAN:#}");
-            }
-        }
+        text += &if read_first.is_empty() { files(changes) } else { new_files(changes) };
         if !dropped.is_empty() {
             text.push('\n');
         }
@@ -91,13 +90,14 @@ impl Report<'_> {
         struct File<'a> {
             path: &'a str,
             action: Action,
+            lines: usize,
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
             added: &'a [String],
         }
         impl<'a> File<'a> {
             fn of(change: &'a Change) -> Self {
-                let Change { path, action, before: _, after: _, added, memory: _, migration: _ } = change;
-                Self { path: path.as_str(), action: *action, added }
+                let Change { path, action, before: _, after, added, memory: _, migration: _ } = change;
+                Self { path: path.as_str(), action: *action, lines: after.lines().count(), added }
             }
         }
         #[derive(Serialize)]
@@ -168,6 +168,57 @@ impl Report<'_> {
     }
 }
 
+/// A line per file, and the lines that were added to the host's own ones.
+fn files(changes: &[Change]) -> String {
+    let mut text = String::new();
+    for change in changes.iter().filter(|change| shows(change)) {
+        let _ = writeln!(text, "{}", file(change));
+        for line in &change.added {
+            let _ = writeln!(text, "            {CYAN}+ {line}{CYAN:#}");
+        }
+    }
+    text
+}
+
+/// The files of a first run with their numbers of lines. Short ones share a line, so that all of them fit on a screen.
+fn new_files(changes: &[Change]) -> String {
+    const SHORT: usize = 15;
+    let is_short = |change: &&Change| change.action == Action::Created && new_lines(change) < SHORT;
+    let (short, long): (Vec<_>, Vec<_>) = changes.iter().filter(|change| shows(change)).partition(is_short);
+    let mut text = String::new();
+    for change in long {
+        let lines = new_lines(change);
+        let size = match change.added.as_slice() {
+            _ if !change.writes() => String::new(),
+            [] => format!(" ({lines} lines)"),
+            added => {
+                // Of a dependency, the name is enough.
+                let added: Vec<_> =
+                    added.iter().map(|line| line.split(" = ").next().unwrap_or(line).trim_end_matches(';')).collect();
+                format!(" (+{lines} {}: {})", if lines == 1 { "line" } else { "lines" }, added.join(", "))
+            }
+        };
+        let _ = writeln!(text, "{}{size}", file(change));
+    }
+    let short: Vec<_> = short.iter().map(|change| format!("{} ({})", change.path, new_lines(change))).collect();
+    if !short.is_empty() {
+        let (style, word) = word(Action::Created);
+        let _ = writeln!(text, "  {style}{word:9}{style:#} {}", short.join(", "));
+    }
+    text
+}
+
+fn file(change: &Change) -> String {
+    let (style, word) = word(change.action);
+    format!("  {style}{word:9}{style:#} {}{}", change.path, remark(change.action))
+}
+
+/// How many lines a change adds to a file.
+fn new_lines(change: &Change) -> usize {
+    let before = change.before.as_deref().map_or(0, |text| text.lines().count());
+    change.after.lines().count().saturating_sub(before)
+}
+
 /// What a first run wrote, its own memory aside.
 #[derive(Serialize)]
 struct Written<'a> {
@@ -180,11 +231,7 @@ impl<'a> Written<'a> {
     /// Nothing if it is not a first run, or nothing is written.
     fn of(changes: &[Change], read_first: &'a [Utf8PathBuf]) -> Option<Self> {
         let written: Vec<_> = changes.iter().filter(|change| !change.memory && change.writes()).collect();
-        let count = |text: &str| text.lines().count();
-        let lines = written.iter().map(|change| {
-            let before = change.before.as_deref().map_or(0, count);
-            count(&change.after).saturating_sub(before)
-        });
+        let lines = written.iter().map(|change| new_lines(change));
         let is_shown = !read_first.is_empty() && !written.is_empty();
         is_shown.then(|| Self { files: written.len(), lines: lines.sum(), read_first })
     }
@@ -239,7 +286,6 @@ pub fn list(contexts: &[Resolved]) -> String {
             scope_group,
             table_prefix,
             database,
-            time_crate,
             migrations,
             web,
             tests,
@@ -263,7 +309,6 @@ pub fn list(contexts: &[Resolved]) -> String {
             ("scope group", scope_group.clone()),
             ("table prefix", Some(table_prefix.clone())),
             ("database", Some(database.name().to_owned())),
-            ("time crate", (*time_crate == TimeCrate::Time).then(|| "time".to_owned())),
             ("migrations", Some(migrations.to_string())),
             ("web", (*web == Web::Axum).then(|| "axum".to_owned())),
             ("tests", Some(if *tests { "yes" } else { "no" }.to_owned())),

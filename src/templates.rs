@@ -13,6 +13,7 @@ macro_rules! templates {
             #[derive(askama::Template)]
             #[template(path = $path, escape = "none")]
             #[allow(dead_code, reason = "not every template prints every field")]
+            #[allow(clippy::ref_option_ref, reason = "every field is a reference")]
             struct Text<'a> {
                 $($field: &'a $type,)*
             }
@@ -33,34 +34,22 @@ macro_rules! templates {
 mod access;
 mod context;
 pub mod example;
-mod fixtures;
 mod key;
 mod migration;
 mod names;
 mod package;
-mod runtime;
 mod scope;
-mod store;
-mod web;
+mod sql;
 
 pub use self::context::Context;
-pub use self::fixtures::Tables;
 pub use self::migration::{create_owners, drop_owners, rust_migration};
 pub use self::package::main;
-pub use self::runtime::runtime;
 pub use self::scope::scope_type;
 
 use askama::Template;
 
-/// The module itself, without a name, and the modules below it: `scope`, `store`, `store/messages`. What has an
-/// extension is a file that is no module: `web/assets/app.js`.
+/// The context's own file, without a name, and the modules below it.
 pub type Files = Vec<(Option<&'static str>, String)>;
-
-/// A text as a raw string literal.
-fn raw(text: &str) -> String {
-    let hashes = hashes(&[text]);
-    format!("r{hashes}\"{text}\"{hashes}")
-}
 
 /// As many as raw strings of these texts need around them.
 fn hashes(texts: &[&str]) -> String {

@@ -1,5 +1,6 @@
 //! `sagents check`: is everything as the generator would leave it? All that is wrong is reported at once.
 
+use camino::Utf8Path;
 use chrono::Utc;
 
 use super::{Ending, recorded_contexts, refuse_interrupted};
@@ -8,6 +9,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::generation::{Request, generation};
 use crate::host::Host;
 use crate::io::Io;
+use crate::note::Note;
 use crate::report;
 use crate::verdict::{self, Verdict};
 
@@ -26,10 +28,17 @@ pub fn run(args: &Look, io: &Io) -> Result<Ending> {
         }
         verdicts.push(Verdict::of(&key, changes));
     }
-    let output = if *json { report::check_json(&verdicts) } else { report::check(&verdicts) };
+    let output = if *json { report::check_json(&verdicts) } else { report::check(&verdicts) + &reminder(&host) };
     let failure = match verdict::worst(&verdicts) {
         Exit::Success => None,
         exit => Some(Failure::reported(exit)),
     };
     Ok(Ending { output, failure })
+}
+
+/// A library that only this machine has.
+fn reminder(host: &Host) -> String {
+    let path = host.manifest.library_path().map(Utf8Path::new);
+    let outside = path.filter(|path| host.is_outside_repository(path));
+    outside.map(|path| report::reminder(&Note::LibraryPath(path.to_owned()))).unwrap_or_default()
 }

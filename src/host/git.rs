@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::Host;
+use super::{Host, modules};
 
 /// A file that git ignores, and the pattern because of which it does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +43,13 @@ impl Host {
             (!pattern.starts_with('!')).then(|| Ignored { path, by: format!("{source}:{line}") })
         });
         matches.collect()
+    }
+
+    /// Whether a path leads to where other clones have nothing. Without git, that is outside of the workspace.
+    pub fn is_outside_repository(&self, path: &Utf8Path) -> bool {
+        let root = self.tree.root();
+        let repository = root.ancestors().find(|directory| directory.join(".git").exists());
+        !modules::clean(&root.join(path)).starts_with(repository.unwrap_or(&self.boundary))
     }
 
     /// For each ignored path the file, the line and the text of its pattern, and the path itself.

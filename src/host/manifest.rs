@@ -4,7 +4,6 @@
 
 mod edit;
 mod entry;
-mod sharing;
 mod splice;
 mod version;
 
@@ -17,6 +16,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use semver::Version;
 use toml_edit::{Document, Item, TableLike};
 
+use self::version::Raised;
 use crate::failure::{Failure, Result};
 
 /// A package's Cargo.toml, with what its workspace and Cargo.lock add to it.
@@ -26,12 +26,10 @@ pub struct Manifest {
     document: Document<String>,
     workspace: Option<(Utf8PathBuf, Document<String>)>,
     lock: Vec<(String, Version)>,
-    /// What Cargo.lock has for it.
-    sqlx_of_sea_orm: Option<Version>,
 }
 
 /// A crate that the generated code needs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Need {
     pub name: &'static str,
     /// The version requirement that is written when the crate is absent.
@@ -39,6 +37,8 @@ pub struct Need {
     /// The oldest version that works, in full: `1.0.0`.
     pub minimum: &'static str,
     pub features: &'static [&'static str],
+    /// The fields that say where an absent crate comes from; empty for the version alone.
+    pub source: Vec<(&'static str, String)>,
     pub dev: bool,
 }
 
@@ -50,15 +50,10 @@ impl Need {
 
 /// What the host uses sqlx for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "they are features")]
 pub struct Sqlx {
-    /// `db` for `db = { package = "sqlx" }`.
-    pub renamed: Option<String>,
     pub sqlite: bool,
     pub postgres: bool,
     pub mysql: bool,
-    pub chrono: bool,
-    pub time: bool,
 }
 
 /// A Cargo.toml with its needs met.
@@ -67,6 +62,16 @@ pub struct Wiring {
     pub text: String,
     /// Each changed entry as it is now, in one line. A comment names its table unless that is `[dependencies]`.
     pub lines: Vec<String>,
+    /// The workspace's Cargo.toml, if the library's version was raised there.
+    pub workspace: Option<Shared>,
+}
+
+/// Another Cargo.toml, with an entry changed.
+#[derive(Debug)]
+pub struct Shared {
+    pub path: Utf8PathBuf,
+    pub text: String,
+    pub line: String,
 }
 
 impl Manifest {
@@ -87,7 +92,6 @@ impl Manifest {
             document,
             workspace,
             lock: lock.map(version::locked_packages).unwrap_or_default(),
-            sqlx_of_sea_orm: lock.and_then(sharing::sqlx_of_sea_orm),
         })
     }
 
@@ -96,22 +100,46 @@ impl Manifest {
         Ok(Self { document: parse(&self.path, text)?, ..self.clone() })
     }
 
-    pub fn sqlx(&self) -> Result<Sqlx> {
-        self.refuse_some_targets(SQLX)?;
-        let Some(entry) = self.sqlx_entry() else {
-            return Ok(Sqlx::default());
-        };
-        let mut features = entry.features(true);
-        features.extend(self.for_targets(NORMAL, SQLX).iter().flat_map(|(_, entry)| entry.features(true)));
+    /// The same package with another text of its workspace's Cargo.toml.
+    pub fn with_workspace_text(&self, text: &str) -> Result<Self> {
+        let Some((path, _)) = &self.workspace else { return Ok(self.clone()) };
+        Ok(Self { workspace: Some((path.clone(), parse(path, text)?)), ..self.clone() })
+    }
+
+    /// The workspace's Cargo.toml, if that is another file.
+    pub fn workspace_path(&self) -> Option<&Utf8Path> {
+        self.workspace.as_ref().map(|(path, _)| path.as_path())
+    }
+
+    /// The databases that the package uses sqlx for.
+    pub fn sqlx(&self) -> Sqlx {
+        let entry = self.find(NORMAL, SQLX).or_else(|| self.find(DEV, SQLX)).or_else(|| self.shared(SQLX));
+        let entries = entry.into_iter().chain(self.for_targets(NORMAL, SQLX).into_iter().map(|(_, entry)| entry));
+        let features: BTreeSet<_> = entries.flat_map(|entry| entry.features(true)).collect();
         let has = |name: &str| features.contains(name);
-        Ok(Sqlx {
-            renamed: (entry.key != SQLX).then(|| entry.key.to_owned()),
-            sqlite: has("sqlite") || has("sqlite-preupdate-hook"),
-            postgres: has("postgres"),
-            mysql: has("mysql"),
-            chrono: has("chrono"),
-            time: has("time"),
-        })
+        Sqlx { sqlite: has("sqlite") || has("sqlite-preupdate-hook"), postgres: has("postgres"), mysql: has("mysql") }
+    }
+
+    /// The name that the package has for the library, if it's another one: `agents` for
+    /// `agents = { package = "sagents" }`.
+    pub fn library_name(&self) -> Option<String> {
+        let entry = self.find(NORMAL, LIBRARY).or_else(|| self.shared(LIBRARY))?;
+        (entry.key != LIBRARY).then(|| entry.key.to_owned())
+    }
+
+    /// Whether the package depends on the library, by this source if one is named.
+    pub fn has_library(&self, source: Option<&[(&str, String)]>) -> bool {
+        let Some(entry) = self.find(NORMAL, LIBRARY) else { return false };
+        let field = |name: &str| {
+            let version = if name == "version" { entry.requirement() } else { None };
+            version.or_else(|| entry.field(name).and_then(Item::as_str))
+        };
+        source.is_none_or(|source| source.iter().all(|(name, value)| field(name) == Some(value.as_str())))
+    }
+
+    /// The directory that the package has the library from, as Cargo.toml names it.
+    pub fn library_path(&self) -> Option<&str> {
+        self.find(NORMAL, LIBRARY)?.own?.get("path")?.as_str()
     }
 
     /// The features of a dependency that are on, as far as they are known; nothing if the package does not have it.
@@ -153,15 +181,30 @@ impl Manifest {
 
     /// The text with every need met. Applied to its own result it changes nothing.
     pub fn with(&self, needs: &[Need]) -> Result<Wiring> {
+        let mut manifest = self.clone();
+        let mut changed = Vec::new();
+        let mut workspace = None;
+        match manifest.raised(needs)? {
+            Some(Raised::Here(edit)) => {
+                manifest.document = parse(&self.path, &edit.text)?;
+                changed.push((edit.table, edit.key));
+            }
+            Some(Raised::InWorkspace(shared)) => {
+                manifest = manifest.with_workspace_text(&shared.text)?;
+                workspace = Some(shared);
+            }
+            None => {}
+        }
         let mut old = Vec::new();
         for need in needs {
-            for entry in self.found(need) {
-                old.extend(self.old(need, &entry)?);
+            for entry in manifest.found(need) {
+                if need.name == LIBRARY {
+                    manifest.refuse_newer_library(need, &entry)?;
+                }
+                old.extend(manifest.old(need, &entry)?);
             }
         }
         version::refuse_old(old)?;
-        let mut manifest = self.clone();
-        let mut changed = Vec::new();
         for need in needs {
             if let Some(edit) = manifest.edit(need)? {
                 manifest.document = parse(&self.path, &edit.text)?;
@@ -171,10 +214,38 @@ impl Manifest {
             }
         }
         let lines = changed.iter().filter_map(|(table, key)| manifest.line(table, key)).collect();
-        Ok(Wiring { text: manifest.document.raw().to_owned(), lines })
+        Ok(Wiring { text: manifest.document.raw().to_owned(), lines, workspace })
+    }
+
+    /// Refuses a version of a crate that the host has and the library's interface does not fit.
+    pub fn refuse_old_crate(&self, need: &Need) -> Result<()> {
+        let entries = self.found(need);
+        let old: Vec<_> = entries.iter().map(|entry| self.old(need, entry)).collect::<Result<_>>()?;
+        version::refuse_old(old.into_iter().flatten().collect())
+    }
+
+    /// The library needs a newer Rust than some packages promise to compile with.
+    pub fn refuse_old_rust(&self) -> Result<()> {
+        let Some(promised) = self.rust_version() else { return Ok(()) };
+        if promised >= OLDEST_RUST {
+            return Ok(());
+        }
+        let own = self.document.get("package").and_then(|package| package.get("rust-version")).and_then(Item::as_str);
+        let file = if own.is_some() { &self.path } else { self.workspace_path().unwrap_or(&self.path) };
+        let Version { major, minor, .. } = OLDEST_RUST;
+        Err(Failure::decision(format!(
+            "{file}: rust-version is {}.{}, and sagents needs Rust {major}.{minor} or newer",
+            promised.major, promised.minor
+        ))
+        .help(format!("raise `rust-version` to {major}.{minor}")))
     }
 }
 
+/// The library's own `rust-version`.
+const OLDEST_RUST: Version = Version::new(1, 94, 0);
+
+/// The library that generated code is written for.
+pub const LIBRARY: &str = "sagents";
 const SQLX: &str = "sqlx";
 const NORMAL: &str = "dependencies";
 const DEV: &str = "dev-dependencies";

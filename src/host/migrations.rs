@@ -24,7 +24,7 @@ pub use self::migrator::Migrator;
 pub use self::place::{DEFAULT_DIRECTORY, Place, is_of, resolved};
 use self::rust::Idens;
 pub use self::table::{Reference, Table, TableName};
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 use crate::digest;
 use crate::failure::{Failure, Result};
 use crate::templates;

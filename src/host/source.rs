@@ -31,7 +31,7 @@ use self::follow::Start;
 use self::reader::{FUEL, Meaning, Reader};
 use crate::failure::{Failure, Result};
 use crate::host::modules::Crate;
-use crate::names::{self, ModulePath, Name, TypePath};
+use crate::names::{ModulePath, Name, TypePath};
 use crate::tree::Tree;
 
 /// The sources that can be read, as code in one module sees them.
@@ -200,11 +200,7 @@ pub fn refuse_taken(tree: &Tree, krate: &Crate, parent: &[Name], name: &Name) ->
     let crates = &[Readable { krate: krate.clone(), dependencies: BTreeMap::new() }];
     let reader = Reader::new(Source { tree, crates, context });
     let Some((file, line, what)) = reader.occupant(parent, name)? else { return Ok(()) };
-    let help = if parent.is_empty() && name.as_str() == names::RUNTIME {
-        "give it another name: the agent runtime is always `crate::sagents`"
-    } else {
-        "give it another name, or choose another module for the generated code"
-    };
+    let help = "give it another name, or choose another module for the generated code";
     Err(Failure::decision(format!("{file}:{line}: `{name}` is {what} here, and a module cannot have the same name"))
         .help(help))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 use crate::failure::{Failure, Result};
 use crate::host::drivers::{Evidence, Product};
 

@@ -4,7 +4,7 @@
 use super::key::{OwnerTable, check_table};
 use super::owner::{Inquiry, Owner, is_temporary, list, show};
 use super::{DEFAULT_OWNER, NO_GROUP, NO_OWNER, Resolved};
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::migrations::Table;
@@ -86,15 +86,6 @@ pub fn new_owners(given: &Given) -> Result<Option<NewOwners>> {
         group: Name::parse_plain(FIELD, &group)?,
         database: database.as_deref().map_or(Ok(Database::Sqlite), Database::parse)?,
     }))
-}
-
-/// The names that statements for groups give to columns of their own.
-pub(super) fn check_owner_field(field: &Name) -> Result<()> {
-    if ["group_member", "group_rank"].contains(&field.as_str()) {
-        return Err(Failure::usage(format!("--owner-field: statements for groups use the name `{field}` themselves"))
-            .help("use another name, for example `user_id`"));
-    }
-    Ok(())
 }
 
 impl Inquiry<'_> {

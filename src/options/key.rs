@@ -1,7 +1,7 @@
 //! The owner's key: the column that a foreign key can name, and its type. What a migration declares decides; a flag may
 //! choose only where the declaration leaves a choice.
 
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{Table, TableName};
 use crate::key::KeyType;

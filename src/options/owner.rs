@@ -3,9 +3,9 @@
 
 use camino::Utf8Path;
 
+use super::NO_GROUP;
 use super::key::{OWNER_TABLE, OwnerTable, check_table, key_of, type_of};
-use super::{NO_GROUP, group};
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;
@@ -15,7 +15,7 @@ use crate::key::KeyType;
 use crate::memory::Last;
 use crate::names::{ModulePath, Name, TypePath, plural};
 use crate::note::Note;
-use crate::schema::{self, Reading};
+use crate::schema::{self, Ownership as _, Reading};
 
 #[derive(Debug)]
 pub struct Owner {
@@ -55,9 +55,6 @@ impl Inquiry<'_> {
             None => Name::parse_plain("--owner-field", &format!("{noun}_id"))?,
         };
         check_field(&field, database)?;
-        if self.has_group() {
-            group::check_owner_field(&field)?;
-        }
         let wanted = self.given.owner_id.as_deref().map(KeyType::parse).transpose()?;
         let module = self.owner_module()?;
         let table = self.owner_table(&noun, module.as_ref(), database, notes)?;
@@ -336,7 +333,7 @@ impl Inquiry<'_> {
 }
 
 fn check_field(field: &Name, database: Database) -> Result<()> {
-    if schema::own_columns().iter().any(|column| column == field.as_str()) {
+    if schema::Schema::reserved_columns().contains(field.as_str()) {
         return Err(Failure::usage(format!("--owner-field: `{field}` is a column that the tables have already"))
             .help("use another name, for example `user_id`"));
     }

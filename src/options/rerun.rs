@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{Backfill, DEFAULT_OWNER, NO_GROUP, NO_OWNER, Options, Resolved};
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 use crate::failure::{Failure, Result};
 use crate::given::Given;
 use crate::host::Host;

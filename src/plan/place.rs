@@ -1,13 +1,11 @@
 //! Where generated modules go: in the host's tree of modules, in the host's style of files.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 
 use super::edit::Edit;
 use super::{Part, Planned, Start};
 use crate::failure::{Failure, Result};
-use crate::host::modules::{self, Finder, Found, Module};
+use crate::host::modules::{self, Found, Module};
 use crate::host::{Host, source};
 use crate::names::{ModulePath, Name};
 use crate::templates;
@@ -15,7 +13,7 @@ use crate::templates;
 /// What a module is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A context, or the runtime.
+    /// A context.
     Generated,
     /// A scope type is created in it. Its file is the host's.
     Scope,
@@ -41,7 +39,7 @@ pub fn place(host: &Host, start: Start, path: &ModulePath, purpose: Purpose) -> 
         }
         Ok(Found::Missing { parent, depth }) => (parent, depth),
         // Its file was deleted, and the line that declares it was not.
-        Err(failure) if start.recreated.contains(path) => {
+        Err(failure) if start.recreated => {
             let (name, above) = path.names().split_last().expect("a module has a name");
             return match modules::find(&host.tree, krate, above)? {
                 Found::Module(parent) => found(modules::child(krate, &parent, name, krate.library)),
@@ -72,7 +70,7 @@ pub fn place(host: &Host, start: Start, path: &ModulePath, purpose: Purpose) -> 
         }
         let is_parent = index + 1 < missing.len();
         if is_parent && !is_there {
-            if is_ours && !start.recreated.contains(path) {
+            if is_ours && !start.recreated {
                 return Err(deleted(&module.file, path));
             }
             part.parents.push((module.file.clone(), format!("//! The modules of `{name}`.\n")));
@@ -81,49 +79,17 @@ pub fn place(host: &Host, start: Start, path: &ModulePath, purpose: Purpose) -> 
     Ok(Placement { module, part })
 }
 
-/// The files of a generated module, at their paths.
-pub fn generated(host: &Host, home: &ModulePath, place: Placement, files: templates::Files) -> Part {
+/// The files of a context, at their paths.
+pub fn generated(place: Placement, files: templates::Files) -> Part {
     let Placement { module, part } = place;
-    let names: Vec<&str> = files.iter().filter_map(|(name, _)| *name).collect();
-    let parents = submodules(host, home, &module, &names);
     let planned = files.into_iter().map(|(name, text)| {
-        let path = name.map_or_else(|| module.file.clone(), |name| file(&module, &parents, name));
-        (path, Planned::Generated { text, home: home.clone() })
+        let path = match name {
+            Some(name) => module.directory.join(format!("{name}.rs")),
+            None => module.file.clone(),
+        };
+        (path, Planned::Generated(text))
     });
     Part { files: planned.collect(), ..part }
-}
-
-/// The file of a module below a generated one: `scope`, `store` or `store/messages`. A file that is no module has an
-/// extension: `web/assets/app.js`.
-fn file(module: &Module, parents: &BTreeMap<&str, Module>, name: &str) -> Utf8PathBuf {
-    if let Some(parent) = parents.get(name) {
-        return parent.file.clone();
-    }
-    let (parent, last) = match name.rsplit_once('/') {
-        Some((above, last)) => (&parents[above], last),
-        None => (module, name),
-    };
-    if last.contains('.') {
-        return parent.directory.join(last);
-    }
-    parent.directory.join(format!("{last}.rs"))
-}
-
-/// The modules below a generated one that have modules of their own: where the host has them, or where new ones go.
-fn submodules<'a>(host: &Host, home: &ModulePath, module: &Module, names: &[&'a str]) -> BTreeMap<&'a str, Module> {
-    let parents: BTreeSet<_> = names.iter().filter_map(|name| Some(name.rsplit_once('/')?.0)).collect();
-    let modules = Finder::new(&host.tree, &host.krate);
-    let locate = |name: &str| {
-        let segments = name.split('/').map(|segment| Name::parse("", segment).expect("templates have plain names"));
-        let path: Vec<_> = home.names().iter().cloned().chain(segments).collect();
-        let (parent, depth) = match modules.find(&path) {
-            Ok(Found::Module(found)) => return found,
-            Ok(Found::Missing { parent, depth }) if depth > home.names().len() => (parent, depth),
-            Ok(Found::Missing { .. } | Found::Inline { .. }) | Err(_) => (module.clone(), home.names().len()),
-        };
-        path[depth..].iter().fold(parent, |parent, name| modules::child(&host.krate, &parent, name, true))
-    };
-    parents.into_iter().map(|name| (name, locate(name))).collect()
 }
 
 fn deleted(file: &Utf8Path, path: &ModulePath) -> Failure {

@@ -1,19 +1,16 @@
 //! The tables of a context, and the migration of this run: the one that creates them, or the one that makes them what
 //! they should be.
 
-use std::fmt::Write as _;
-
 use camino::Utf8PathBuf;
 
 use super::Start;
 use crate::chain::Link;
 use crate::failure::{Failure, Result};
-use crate::host::migrations::{content_digest, is_down};
+use crate::host::migrations::content_digest;
 use crate::memory::Emitted;
 use crate::options::{self, Options, Resolved};
-use crate::schema::transition::{Addition, Wish, additions, taken, transition};
+use crate::schema::transition::{Wish, additions, taken, transition};
 use crate::schema::{self, Schema, sql};
-use crate::templates;
 
 /// The tables after all migrations.
 #[derive(Debug, Default)]
@@ -31,29 +28,9 @@ pub struct Tables {
     pub lacks_backfill: bool,
     /// Emitted once, and replaced by migrations of the host's own that make the same tables.
     pub replaced: Vec<Utf8PathBuf>,
-    /// The columns that the host added.
-    additions: Vec<Addition>,
 }
 
 impl Tables {
-    /// How the generated tests make them.
-    pub fn for_tests(&self, options: &Options) -> templates::Tables {
-        let scripts: Vec<_> = self.emitted.iter().map(|emitted| &emitted.file).filter(|f| !is_down(f)).collect();
-        if let ([script], true) = (scripts.as_slice(), self.additions.is_empty())
-            && script.extension() == Some("sql")
-        {
-            return templates::Tables::Script((*script).clone());
-        }
-        let mut text = sql::create(&self.schema, options.database);
-        if !self.additions.is_empty() {
-            text.push_str("\n-- What this project added.\n");
-        }
-        for Addition { table, definition, .. } in &self.additions {
-            let _ = writeln!(text, "ALTER TABLE {} ADD COLUMN {definition};", options.database.quote(table));
-        }
-        templates::Tables::Text(text)
-    }
-
     /// The columns of former owners, which are still there.
     pub fn former_owners(&self) -> Vec<String> {
         let conversations = self.schema.tables.first().into_iter().flat_map(|table| &table.columns);
@@ -62,7 +39,7 @@ impl Tables {
 }
 
 pub fn tables(options: &Options, krate: &str, start: Start) -> Result<Tables> {
-    let wanted = schema::schema(&options.prefix, options.owner_column().as_ref(), options.group.is_some());
+    let wanted = schema::schema(&options.prefix, &options.owner_column(), options.group.is_some());
     match &start.last.schema {
         Some(recorded) => change(options, krate, start, &recorded.schema, &wanted),
         None => create(options, krate, start, wanted),
@@ -134,7 +111,6 @@ fn change(options: &Options, krate: &str, start: Start, before: &Schema, wanted:
         name: last.files.tables.clone(),
         emitted: start.chain.emitted.clone(),
         replaced: start.chain.replaced.clone(),
-        additions: additions.clone(),
         ..Tables::default()
     };
     let reading = last.resolved.as_ref().and_then(Resolved::owner_reading);
@@ -160,13 +136,8 @@ fn change(options: &Options, krate: &str, start: Start, before: &Schema, wanted:
         options::refuse_unknown_owners(options, last)?;
     }
     tables.schema = transition.schema().clone();
-    tables.additions = transition.additions(database);
     tables.lacks_backfill = transition.lacks_backfill();
-    let from = tables.name.clone().unwrap_or_else(|| {
-        // The first version gave the tables no name.
-        last.schema.as_ref().map(|recorded| recorded.digest[..12].to_owned()).unwrap_or_default()
-    });
-    let link = Link::new(krate, &options.context, Some(&from), &tables.schema);
+    let link = Link::new(krate, &options.context, tables.name.as_deref(), &tables.schema);
     let (up, down) = (format!("{link}{up}"), transition.down(database));
     tables.new = scripts(options, start, &transition.name(), up, down)?;
     tables.emitted.extend(tables.new.iter().map(|(path, text)| emitted(path, text)));

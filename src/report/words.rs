@@ -22,8 +22,8 @@ pub fn step(step: &Step) -> Command {
             format!("export DATABASE_URL=postgres://localhost/{package}"),
             "a database of yours whose role may create others".to_owned(),
         ),
-        Step::Test => ("cargo test".to_owned(), "proves the layer".to_owned()),
-        Step::Run { serves: false } => ("cargo run".to_owned(), "shows it at work".to_owned()),
+        Step::Test => ("cargo test".to_owned(), "runs the generated tests".to_owned()),
+        Step::Run { serves: false } => ("cargo run".to_owned(), "runs an example".to_owned()),
         Step::Run { serves: true } => ("cargo run".to_owned(), "serves the page, and prints its address".to_owned()),
         Step::Embedded { runs, manifest, call, file } => {
             let (command, verb) = if *runs { ("cargo run", "runs") } else { ("cargo build", "embeds") };
@@ -51,9 +51,10 @@ pub fn step(step: &Step) -> Command {
             format!("impl axum::extract::FromRequestParts<S> for {scope}"),
             "says who is asking; 401 for nobody".to_owned(),
         ),
-        Step::Mount { context } => {
-            (format!("Router::merge({context}::web::router(web))"), "serves the routes and the page".to_owned())
-        }
+        Step::Mount => (
+            "Router::merge(sagents::web::Web::new(conversations, coordinator, agent).router())".to_owned(),
+            "serves the routes and the page".to_owned(),
+        ),
         Step::RemoveExample { files, root } => {
             (format!("rm {}", files.join(" ")), format!("they are for the page; remove their lines from {root} too"))
         }
@@ -105,11 +106,6 @@ pub fn note(note: &Note) -> String {
         Note::InsideWorkspace(manifest) => {
             format!("The new package is inside the workspace of {manifest}: list it there under `members`.")
         }
-        Note::OtherSqlx => {
-            "This project has another version of sqlx than its sea-orm is built on, so the context needs a \
-                            pool of its own: `connect` opens one."
-                .to_owned()
-        }
         Note::Ignored(files) => {
             let shown: Vec<_> = files.iter().map(|Ignored { path, by }| format!("{path} ({by})")).collect();
             let lines = match files.iter().find(|file| file.path.starts_with(memory::DIRECTORY)).or(files.first()) {
@@ -128,6 +124,11 @@ pub fn note(note: &Note) -> String {
             "The owner is not `{field}` any more, and edits of yours still name it: {}. \
              A statement there may compare the column of the former owner with the key of the new one.",
             places.join(", ")
+        ),
+        Note::LibraryPath(path) => format!(
+            "Cargo.toml has sagents from {path}, which other clones of this repository don't have. \
+             Remove `path` there once version {} is published.",
+            env!("CARGO_PKG_VERSION")
         ),
         Note::Uncommitted(files) => format!("Merged into changes that were not committed: {}.", list(files)),
     }

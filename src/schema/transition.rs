@@ -15,9 +15,9 @@ mod valid;
 pub use backfill::check as check_backfill;
 pub use host::{additions, taken};
 
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 use crate::failure::{Failure, Result};
-use crate::schema::{Column, ForeignKey, OwnerIds, Reading, Schema, Table};
+use crate::schema::{Column, ForeignKey, OwnerIds, Ownership as _, Reading, Schema, Table, is_nobody, is_same_key};
 use path::{Owners, Path};
 
 /// What a person said about a change of tables.
@@ -75,8 +75,6 @@ struct KeptTable {
 enum OwnerChange {
     /// The values stay; the column's name or its foreign key may change.
     Stays,
-    /// There is none any more.
-    Leaves,
     /// Another one comes.
     Comes(Filling),
 }
@@ -87,6 +85,8 @@ enum Filling {
     Backfill(String),
     /// It was the owner before, and the column is still there.
     Former(String),
+    /// Conversations have no owner from now on: the column is always 0.
+    Nobody,
     /// Nobody said; good for tables without rows.
     Unknown,
 }
@@ -98,6 +98,7 @@ impl Filling {
             Self::Backfill(text) if backfill::is_enclosed(text, database) => Some(text.clone()),
             Self::Backfill(text) => Some(format!("({text})")),
             Self::Former(former) => Some(database.quote(former)),
+            Self::Nobody => Some("0".to_owned()),
             Self::Unknown => None,
         }
     }
@@ -190,10 +191,13 @@ impl Transition {
     /// What it does, for the name of the migration.
     pub fn name(&self) -> String {
         let (before, now) = (subject(&self.old), subject(&self.schema));
-        let owner = |schema: &Schema| schema.owner().map_or("none".to_owned(), |owner| owner.name.clone());
+        let owner = |schema: &Schema| {
+            let owner = schema.owner().filter(|owner| !is_nobody(&owner.name));
+            owner.map_or("none".to_owned(), |owner| owner.name.clone())
+        };
         let (old_owner, new_owner) = (owner(&self.old), owner(&self.schema));
         match self.owner {
-            OwnerChange::Comes(_) | OwnerChange::Leaves => format!("change_{now}_owner_to_{new_owner}"),
+            OwnerChange::Comes(_) => format!("change_{now}_owner_to_{new_owner}"),
             OwnerChange::Stays if old_owner != new_owner => format!("rename_{now}_owner_to_{new_owner}"),
             OwnerChange::Stays if before != now => format!("rename_{before}_to_{now}"),
             OwnerChange::Stays if target(&self.old) != target(&self.schema) => format!("change_{now}_owner_table"),
@@ -205,15 +209,17 @@ impl Transition {
     /// The migration; empty if the tables are as they should be.
     pub fn up(&self, database: Database) -> String {
         let path = self.path_up();
-        let stays = self.old.owner().map_or(String::new(), |owner| {
+        let stays = self.old.owner().filter(|owner| !is_nobody(&owner.name)).map_or(String::new(), |owner| {
             let place = path.conversations().arrival(&owner.name).unwrap_or_default();
             let place = if place == owner.name { String::new() } else { format!(" in {place}") };
             format!(" What {} held stays{place}, until a run with --drop-old-owner.", owner.name)
         });
         let owner = match (&self.owner, self.schema.owner()) {
             (OwnerChange::Stays, _) => None,
-            (_, Some(owner)) => Some(format!("The owner is {} from now on.{stays}", owner.name)),
-            (_, None) => Some(format!("There is no owner from now on.{stays}")),
+            (_, Some(owner)) if !is_nobody(&owner.name) => {
+                Some(format!("The owner is {} from now on.{stays}", owner.name))
+            }
+            (_, _) => Some(format!("There is no owner from now on.{stays}")),
         };
         let retired = path.tables.iter().flat_map(|table| {
             let now = table.kept().filter(|(from, to)| to.retired && !from.retired);
@@ -238,8 +244,8 @@ impl Transition {
                 Some("The columns that were not used come back, without their values.".to_owned())
             }
             (OwnerChange::Stays, _) => None,
-            (_, Some(owner)) => Some(format!("The owner is {} again.", owner.name)),
-            (_, None) => Some("There is no owner, again.".to_owned()),
+            (_, Some(owner)) if !is_nobody(&owner.name) => Some(format!("The owner is {} again.", owner.name)),
+            (_, _) => Some("There is no owner, again.".to_owned()),
         };
         let additions = self.additions(database);
         render(about.into_iter(), &self.path_down(&additions), database)
@@ -253,8 +259,7 @@ impl Transition {
     fn path_up(&self) -> Path<'_> {
         let owners = match (&self.owner, self.schema.owner()) {
             (OwnerChange::Comes(filling), Some(column)) => Owners::Filled { column, filling },
-            (OwnerChange::Leaves, _) => Owners::Dropped,
-            (OwnerChange::Stays | OwnerChange::Comes(_), _) => Owners::Same,
+            (OwnerChange::Stays, _) | (OwnerChange::Comes(_), None) => Owners::Same,
         };
         let pairs: Vec<_> = self.kept.iter().map(|table| (&*table.before, &*table.now, table.up())).collect();
         Path::new(&self.old, &self.schema, &pairs, owners, &self.additions, &self.taken)
@@ -262,9 +267,11 @@ impl Transition {
 
     fn path_down<'a>(&'a self, additions: &'a [Addition]) -> Path<'a> {
         let owners = match (&self.owner, self.old.owner()) {
-            (OwnerChange::Stays, _) => Owners::Same,
-            (OwnerChange::Comes(_) | OwnerChange::Leaves, Some(column)) => Owners::Restored { column },
-            (OwnerChange::Comes(_) | OwnerChange::Leaves, None) => Owners::Dropped,
+            (OwnerChange::Stays, _) | (OwnerChange::Comes(_), None) => Owners::Same,
+            (OwnerChange::Comes(_), Some(column)) if is_nobody(&column.name) => {
+                Owners::Filled { column, filling: &Filling::Nobody }
+            }
+            (OwnerChange::Comes(_), Some(column)) => Owners::Restored { column },
         };
         let pairs: Vec<_> = self.kept.iter().map(|table| (&*table.now, &*table.before, table.down())).collect();
         let mut path = Path::new(&self.schema, &self.old, &pairs, owners, additions, &self.taken);
@@ -315,13 +322,18 @@ impl KeptTable {
 
 impl OwnerChange {
     fn of(old: &Schema, new: &Schema, wish: &Wish) -> Self {
-        let (before, now) = match (old.owner(), new.owner()) {
-            (before, Some(now)) => (before, now),
-            (Some(_), None) => return Self::Leaves,
-            (None, None) => return Self::Stays,
-        };
+        let (before, Some(now)) = (old.owner(), new.owner()) else { return Self::Stays };
+        match (old.has_no_owner(), new.has_no_owner()) {
+            (true, true) => return Self::Stays,
+            (false, true) => return Self::Comes(Filling::Nobody),
+            _ => {}
+        }
         if let Some(expression) = wish.backfill {
             return Self::Comes(Filling::Backfill(expression.to_owned()));
+        }
+        if old.has_no_owner() {
+            // Rows from the time without owners have none that a former column could give them.
+            return Self::Comes(Filling::Unknown);
         }
         if before.is_some_and(|before| before.kind == now.kind) && is_same_owner(old, new, wish) {
             return Self::Stays;
@@ -330,7 +342,7 @@ impl OwnerChange {
         // have got another owner of this type since the others.
         let former = old.former_owners().find(|(_, ids)| Some(ids.owner_type.as_str()) == wish.owner_types[1]);
         let same_table = |ids: &OwnerIds| match (&ids.table, new.owner_table()) {
-            (Some(former), Some(now)) => former.is(&now),
+            (Some(former), Some(now)) => is_same_key(former, &now),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
@@ -349,7 +361,7 @@ fn target(schema: &Schema) -> Option<(Option<&str>, &str, &[String])> {
 fn is_same_owner(old: &Schema, new: &Schema, wish: &Wish) -> bool {
     let [before, now] = wish.owner_types;
     let tables = old.owner_table().zip(new.owner_table());
-    before.is_some() && before == now && tables.is_none_or(|(before, now)| before.is(&now))
+    before.is_some() && before == now && tables.is_none_or(|(before, now)| is_same_key(&before, &now))
 }
 
 /// What becomes of columns, as far as that does not depend on their table.
@@ -370,6 +382,9 @@ impl Columns<'_> {
         let mut stays = |column: &Column| {
             let name = &column.name;
             let is_owner = is_called(self.old, name);
+            if is_owner && is_nobody(name) && *self.change != OwnerChange::Stays {
+                return None;
+            }
             if column.retired || (is_owner && *self.change != OwnerChange::Stays) {
                 return self.retired.iter().find(|(before, _)| before == name).map(|(_, now)| now.clone());
             }
@@ -395,7 +410,7 @@ fn column_names<'a>(tables: impl IntoIterator<Item = &'a Table>) -> Vec<String> 
 fn retired_names(old: &Schema, new: &Schema, owner: &OwnerChange, wish: &Wish) -> Vec<(String, String)> {
     let mut taken = column_names(old.tables.iter().chain(&new.tables));
     taken.extend(wish.additions.iter().map(|addition| addition.column.clone()));
-    let leaves = old.owner().filter(|_| *owner != OwnerChange::Stays);
+    let leaves = old.owner().filter(|column| *owner != OwnerChange::Stays && !is_nobody(&column.name));
     let stays = |column: &Column| is_called(leaves, &column.name) || (column.retired && !wish.drop_old_owner);
     let pairs = pairs(old, new);
     let is_needed = |name: &str| {

@@ -6,7 +6,7 @@ use askama::Template;
 use super::key::is_uuid;
 use super::package::{Opening, outside};
 use super::render;
-use super::store::StoreGroup;
+use super::sql::join;
 use crate::key::KeyType;
 use crate::options::{Options, ScopeOrigin, Web, is_reserved};
 
@@ -16,8 +16,6 @@ struct Server {
     context: String,
     /// The path of the context's module: `my_app::conversations`.
     module: String,
-    /// The path of the runtime.
-    runtime: String,
     /// The path of the package.
     krate: String,
     opening: Opening,
@@ -38,20 +36,18 @@ struct Members {
 #[derive(Template)]
 #[template(path = "init/agent.rs", escape = "none")]
 struct Agent {
+    context: String,
     /// The path of the context's module: `crate::conversations`.
     module: String,
 }
 
 #[derive(Template)]
 #[template(path = "init/model.rs", escape = "none")]
-struct Model {
-    module: String,
-}
+struct Model;
 
 #[derive(Template)]
 #[template(path = "init/login.rs", escape = "none")]
 struct Login {
-    module: String,
     scope_type: String,
     /// Nothing if the scope is called like something else that the file names.
     scope_import: Option<String>,
@@ -71,8 +67,8 @@ struct Everybody {
 
 /// The modules of a new package with a page, by name, beside `main`.
 pub fn modules(options: &Options) -> Vec<(&'static str, String)> {
-    let module = options.context.rust();
-    let mut modules = vec![("agent", render(&Agent { module: module.clone() })), ("model", render(&Model { module }))];
+    let agent = Agent { context: options.context.last().camel(), module: options.context.rust() };
+    let mut modules = vec![("agent", render(&agent)), ("model", render(&Model))];
     if options.scope_origin != ScopeOrigin::Context {
         modules.push(("login", login(options)));
     }
@@ -84,7 +80,7 @@ pub fn server(options: &Options, package: &str) -> String {
     let groups = options.owner.as_ref().zip(options.group.as_ref()).filter(|(_, group)| group.table.is_owners);
     let members = groups.map(|(owner, group)| Members {
         noun: group.noun.to_string(),
-        join: StoreGroup::new(group, options.database).join(),
+        join: join(&group.table, options.database),
         owner_ids: USERS.map(|user| key(owner.key, user)).join(", "),
         group_id: key(group.key, USERS[0]),
         uses_uuid: is_uuid(owner.key) || is_uuid(group.key),
@@ -92,7 +88,6 @@ pub fn server(options: &Options, package: &str) -> String {
     render(&Server {
         context: options.context.last().camel(),
         module: outside(package, options.context.rust()),
-        runtime: outside(package, "crate::sagents".to_owned()),
         krate: outside(package, "crate::".to_owned()).trim_end_matches("::").to_owned(),
         opening: Opening::new(options, package),
         has_login: options.owner.is_some(),
@@ -125,7 +120,6 @@ fn login(options: &Options) -> String {
         ("group".to_owned(), format!("The {noun}, which only reads"), scope)
     }));
     render(&Login {
-        module: options.context.rust(),
         scope_import: (!is_taken).then(|| scope.rust()),
         scope_type,
         users,

@@ -1,53 +1,44 @@
 //! Keys of owners and groups, as Rust.
 
 use crate::key::KeyType;
-use crate::names::Name;
-
-pub fn key_type(key: KeyType) -> &'static str {
-    match key {
-        KeyType::Integer => "i64",
-        KeyType::Uuid => "Uuid",
-        KeyType::Text | KeyType::UuidText => "String",
-    }
-}
+use crate::options::Owner;
 
 /// The type of a field with a key, without an import.
 pub fn field_type(key: KeyType) -> &'static str {
     if is_uuid(key) { "uuid::Uuid" } else { key.rust_type() }
 }
 
-/// What is bound to a statement: its type, and how it is read from `self`.
-pub fn bound_type(key: KeyType) -> &'static str {
-    match key {
-        KeyType::Integer => "i64",
-        KeyType::Uuid => "Uuid",
-        KeyType::Text => "&str",
-        KeyType::UuidText => "String",
-    }
+/// The owner's column as the library describes it.
+pub fn owner_column(owner: Option<&Owner>) -> String {
+    let Some(owner) = owner else { return "OwnerColumn::none()".to_owned() };
+    let kind = match owner.key {
+        KeyType::Integer => "integer",
+        KeyType::Uuid => "uuid",
+        KeyType::Text | KeyType::UuidText => "text",
+    };
+    format!("OwnerColumn::{kind}({:?})", owner.field.as_str())
 }
 
-pub fn bound(field: &Name, key: KeyType) -> String {
-    match key {
-        KeyType::Integer | KeyType::Uuid => format!("self.{field}"),
-        KeyType::Text => format!("&self.{field}"),
-        KeyType::UuidText => format!("self.{field}.to_string()"),
-    }
-}
-
-pub fn least_key(key: KeyType) -> &'static str {
-    match key {
-        KeyType::Integer => "i64::MIN",
-        KeyType::Uuid => "Uuid::nil()",
-        KeyType::Text | KeyType::UuidText => "String::new()",
-    }
-}
-
-/// The keys of two owners, or of two groups, in Rust.
-pub fn two_keys(key: KeyType) -> (&'static str, &'static str) {
-    match key {
+/// Two owners in tests.
+pub fn two_owners(owner: Option<&Owner>) -> (String, String) {
+    let Some(owner) = owner else { return ("Owner::none()".to_owned(), String::new()) };
+    let (alice, bob) = match owner.key {
         KeyType::Integer => ("1", "2"),
-        KeyType::Uuid | KeyType::UuidText => ("Uuid::from_u128(1)", "Uuid::from_u128(2)"),
+        KeyType::Uuid => ("Uuid::from_u128(1)", "Uuid::from_u128(2)"),
+        KeyType::UuidText => ("Uuid::from_u128(1).to_string()", "Uuid::from_u128(2).to_string()"),
         KeyType::Text => ("\"alice\"", "\"bob\""),
+    };
+    let owner = |key: &str| format!("Owner::new({:?}, {key})", owner.noun.as_str());
+    (owner(alice), owner(bob))
+}
+
+/// The key of a group in tests.
+pub fn group_key(key: KeyType) -> &'static str {
+    match key {
+        KeyType::Integer => "7",
+        KeyType::Uuid => "Uuid::from_u128(7)",
+        KeyType::UuidText => "Uuid::from_u128(7).to_string()",
+        KeyType::Text => "\"group\"",
     }
 }
 
@@ -57,14 +48,6 @@ pub fn owned_key(key: KeyType) -> &'static str {
         KeyType::Integer => "1",
         KeyType::Uuid | KeyType::UuidText => "Uuid::from_u128(1)",
         KeyType::Text => "\"alice\".to_owned()",
-    }
-}
-
-pub fn example(key: KeyType) -> &'static str {
-    match key {
-        KeyType::Integer => "123",
-        KeyType::Uuid | KeyType::UuidText => r#""01890a5d-…""#,
-        KeyType::Text => r#""alice""#,
     }
 }
 

@@ -4,8 +4,8 @@ use askama::Template;
 
 use super::key::owned_key;
 use super::render;
-use super::store::StoreGroup;
-use crate::database::Database;
+use super::sql::join;
+use crate::database::{Database, Dialect as _};
 use crate::names::crate_name;
 use crate::options::Options;
 
@@ -15,8 +15,6 @@ struct Main<'a> {
     context: String,
     /// The path of the context's module: `my_app::conversations`.
     module: String,
-    /// The path of the runtime.
-    runtime: String,
     /// Nothing if the scope is called like something else that `main` names.
     scope_import: Option<&'a str>,
     scope: &'a str,
@@ -27,6 +25,8 @@ struct Main<'a> {
 /// How `main` shows a group.
 struct MainGroup {
     noun: String,
+    /// What a member is: `user`.
+    owner: String,
     scope: String,
     /// The statement that makes the owner a member, and its parameters.
     join: String,
@@ -53,25 +53,27 @@ pub fn main(options: &Options, package: &str) -> String {
     let group = options.owner.as_ref().zip(options.group.as_ref()).filter(|(_, group)| group.table.is_owners);
     let group = group.map(|(owner, group)| MainGroup {
         noun: group.noun.to_string(),
+        owner: owner.noun.to_string(),
         scope: format!(
             "{scope_type} {{ {}: None, {}: Some({}) }}",
             owner.noun.id(),
             group.noun.id(),
             owned_key(group.key)
         ),
-        join: StoreGroup::new(group, options.database).join(),
+        join: join(&group.table, options.database),
         owner_id: owned_key(owner.key),
         group_id: owned_key(group.key),
     });
     let scope_import = (!is_taken).then_some(scope_public.as_str());
     let opening = Opening::new(options, package);
     let module = outside(options.context.rust());
-    let runtime = outside("crate::sagents".to_owned());
-    render(&Main { context, module, runtime, scope_import, scope: &scope, group, opening })
+    render(&Main { context, module, scope_import, scope: &scope, group, opening })
 }
 
 /// How a `main` opens its database.
 pub struct Opening {
+    /// The module of the library for this database.
+    pub database: &'static str,
     /// Where the database is, from the environment.
     pub url: String,
     /// A URL may hold a password, which is nobody's to see.
@@ -83,6 +85,7 @@ pub struct Opening {
 impl Opening {
     pub fn new(options: &Options, package: &str) -> Self {
         Self {
+            database: options.database.name(),
             url: match options.database {
                 Database::Sqlite => {
                     format!(r#"std::env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:{package}.db".into())"#)
@@ -114,14 +117,16 @@ pub fn outside(package: &str, path: String) -> String {
 /// What `main` names besides the scope and the context.
 const MAIN_NAMES: &[&str] = &[
     "Box",
+    "Claim",
     "Coordinator",
-    "Decided",
     "Decision",
     "ListConversations",
     "Message",
     "MessagePage",
     "NewConversation",
+    "Ok",
     "Result",
+    "Some",
     "ToolCall",
     "ToolResult",
     "Uuid",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::access::read_id;
-use super::key::{bound, bound_type, field_type, is_uuid};
+use super::key::field_type;
 use super::names::{Names, article};
 use crate::host::source::Access;
 use crate::key::KeyType;
@@ -17,7 +17,10 @@ templates! {
         imports: Vec<String>,
         /// The scope's type is defined there.
         is_own: bool,
-        uses_uuid: bool,
+        /// The expressions name `Uuid`.
+        names_uuid: bool,
+        names_error: bool,
+        names_key: bool,
         owner: Option<ScopeOwner>,
         group: Option<ScopeGroup>,
     }
@@ -29,15 +32,17 @@ impl OwnerScope {
         let Options { owner, group, .. } = options;
         let ways = owner.iter().map(|owner| &owner.access);
         let ways = ways.chain(group.iter().filter_map(|group| group.access.as_ref()));
-        Self {
-            scope_name: names.scope.clone(),
-            imports: imports(names, ways),
-            is_own: names.is_own,
-            uses_uuid: owner.as_ref().map(|owner| owner.key).is_some_and(is_uuid)
-                || group.as_ref().map(|group| group.key).is_some_and(is_uuid),
-            owner: owner.as_ref().map(|owner| ScopeOwner::new(owner, names)),
-            group: group.as_ref().map(|group| ScopeGroup::new(group, names)),
-        }
+        let imports = imports(names, ways);
+        let owner = owner.as_ref().map(|owner| ScopeOwner::new(owner, names));
+        let group = group.as_ref().map(|group| ScopeGroup::new(group, names));
+        let (scope_name, is_own) = (names.scope.clone(), names.is_own);
+        let of_owner = owner.iter().flat_map(|owner| owner.read.iter().chain([&owner.read_value]));
+        let of_group = group.iter().flat_map(|group| group.read.iter().chain(&group.read_value));
+        let code: Vec<_> = of_owner.chain(of_group).collect();
+        let uses = |name: &str| code.iter().any(|code| code.contains(name));
+        let (names_uuid, names_error) = (uses("Uuid"), uses("Error::"));
+        let names_key = group.as_ref().is_some_and(|group| group.read_value.is_some());
+        Self { scope_name, imports, is_own, names_uuid, names_error, names_key, owner, group }
     }
 }
 
@@ -45,35 +50,21 @@ impl OwnerScope {
 struct ScopeOwner {
     noun: String,
     article: &'static str,
-    field: String,
     /// With a link, if there is a type to link to.
     link: String,
-    rust_type: &'static str,
-    /// What is bound to a statement: its type, and how it is read from `self`.
-    bound_type: &'static str,
-    bound: String,
-    is_text: bool,
-    /// Something on the way to the owner may be absent.
-    is_optional: bool,
-    /// The statements that read the owner's id from a scope, and the id.
+    /// The statements that read the owner's key from a scope, and the key.
     read: Vec<String>,
     read_value: String,
 }
 
 impl ScopeOwner {
     fn new(owner: &Owner, names: &Names) -> Self {
-        let Owner { noun, field, key, table: _, access, module: _, link } = owner;
-        let (read, read_value) = read_id(access, *key, |ty| names.of(ty));
+        let Owner { noun, field: _, key, table: _, access, module: _, link } = owner;
+        let (read, read_value) = read_key(access, *key, names);
         Self {
             noun: noun.to_string(),
             article: article(noun),
-            field: field.to_string(),
             link: link.as_ref().map_or_else(|| noun.to_string(), |link| format!("[{noun}]({})", link.rust())),
-            rust_type: key.rust_type(),
-            bound_type: bound_type(*key),
-            bound: bound(field, *key),
-            is_text: *key == KeyType::Text,
-            is_optional: access.is_optional(),
             read,
             read_value,
         }
@@ -83,33 +74,23 @@ impl ScopeOwner {
 #[derive(Debug)]
 struct ScopeGroup {
     noun: String,
-    article: &'static str,
-    field: String,
-    rust_type: &'static str,
-    bound_type: &'static str,
-    bound: String,
-    is_text: bool,
-    /// The statements that read the group's id from a scope, and the id. Nothing if every scope has an owner.
+    /// The statements that read the group's key from a scope, and the key. Nothing if every scope has an owner.
     read: Vec<String>,
     read_value: Option<String>,
 }
 
 impl ScopeGroup {
     fn new(group: &Group, names: &Names) -> Self {
-        let Group { noun, field, key, table: _, access } = group;
-        let (read, read_value) = access.as_ref().map(|access| read_id(access, *key, |ty| names.of(ty))).unzip();
-        Self {
-            noun: noun.to_string(),
-            article: article(noun),
-            field: field.to_string(),
-            rust_type: key.rust_type(),
-            bound_type: bound_type(*key),
-            bound: bound(field, *key),
-            is_text: *key == KeyType::Text,
-            read: read.unwrap_or_default(),
-            read_value,
-        }
+        let Group { noun, field: _, key, table: _, access } = group;
+        let (read, read_value) = access.as_ref().map(|access| read_key(access, *key, names)).unzip();
+        Self { noun: noun.to_string(), read: read.unwrap_or_default(), read_value }
     }
+}
+
+/// The statements that read a key from a scope, and the key as it's stored.
+fn read_key(access: &Access, key: KeyType, names: &Names) -> (Vec<String>, String) {
+    let (read, value) = read_id(access, key, |ty| names.of(ty));
+    (read, if key == KeyType::UuidText { format!("{value}.to_string()") } else { value })
 }
 
 /// The scope, and the enums that the ways through it name: one line for a module.
@@ -139,8 +120,8 @@ pub fn scope_type(options: &Options, public: bool) -> String {
             if let Some(group) = &options.group {
                 let (group, field, group_type) = (&group.noun, group.noun.id(), field_type(group.key));
                 return format!(
-                    "/// On whose behalf a call is made. With {} {noun}, it reaches what belongs to that {noun}; without one,\n\
-                     /// it reads what belongs to the members of the {group}.\n\
+                    "/// The caller. With {} {noun}, it reads and writes that {noun}'s conversations; without one,\n\
+                     /// it reads those of the {group}'s members.\n\
                      #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
                      /// The {noun} that the caller acts for.\n    pub {}: Option<{ty}>,\n    \
                      /// The {group} that the caller acts for.\n    pub {field}: Option<{group_type}>,\n}}\n",
@@ -149,14 +130,12 @@ pub fn scope_type(options: &Options, public: bool) -> String {
                 );
             }
             format!(
-                "/// On whose behalf a call is made. What belongs to the {noun} is reached through one.\n\
+                "/// The caller, which every call takes first.\n\
                  #[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name} {{\n    \
                  /// The {noun} that the caller acts for.\n    pub {}: {ty},\n}}\n",
                 noun.id()
             )
         }
-        None => format!(
-            "/// On whose behalf a call is made.\n#[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name};\n"
-        ),
+        None => format!("/// The caller.\n#[derive(Debug, Clone, PartialEq, Eq)]\n{allow}pub struct {name};\n"),
     }
 }

@@ -1,21 +1,15 @@
-//! The model of a conversation, and what its calls take.
+//! A conversation.
 
-use serde::{Deserialize, Serialize};
+use sagents::sqlx::types::Json;
+use sagents::sqlx::{{ row_import }};
+use sagents::sqlx::{self, FromRow, Row as _};
+use sagents::Timestamp;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::Result;
-use super::page::{Cursor, Position};
-use super::values::{check_id, clean_json, clean_text};
-use crate::sagents::timestamp::{self, Timestamp};
-
-/// A row of `{{ prefix }}conversations`.
-///
-{%- if owner.is_some() %}
-/// As JSON it has neither its owner nor its scope, so it can be sent to a browser.
-{%- else %}
-/// As JSON it does not have its scope, so it can be sent to a browser.
-{%- endif %}
+/// A row of `{{ prefix }}conversations`. Add your own columns to the struct, to
+/// [`COLUMNS`](Self::COLUMNS), to `from_row`, and to the statements in `{{ file }}`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Conversation {
 {%- if let Some(owner) = owner %}
@@ -23,36 +17,50 @@ pub struct Conversation {
     #[serde(skip)]
     pub {{ owner.field }}: {{ owner.rust_type }},
 {%- endif %}
-    /// A `UUIDv7`, made by the caller.
+    /// A `UUIDv7`.
     pub id: Uuid,
-    /// The title that a person sees.
+    /// The title.
     pub title: Option<String>,
-    /// The owner that created it, as JSON: `{{ scope_example }}`.
-    #[serde(skip)]
-    pub scope: Value,
-    /// Data of the application's.
+    /// Data of the application.
     pub metadata: Map<String, Value>,
-    /// Whether the agent waits for a person's decision.
+    /// Whether the agent waits for a decision.
     pub interrupted: bool,
     /// When it was created.
-    #[serde(with = "timestamp")]
     pub inserted_at: Timestamp,
-    /// When anything in the conversation was last written. It never goes back.
-    #[serde(with = "timestamp")]
+    /// When anything in it was last written.
     pub updated_at: Timestamp,
     /// When it was archived, if it is.
-    #[serde(with = "timestamp::option")]
     pub archived_at: Option<Timestamp>,
 }
 
 impl Conversation {
-    /// For [`ListConversations::after`]: continues a list in this order behind this conversation.
-    #[must_use]
-    pub fn cursor(&self, order_by: ConversationOrder) -> Cursor {
-        Cursor(if order_by.is_by_update() {
-            Position::Updated(self.updated_at, self.id)
-        } else {
-            Position::Created(self.id)
+    /// The columns that forks and imports copy, and that the tests compare with the table.
+    pub const COLUMNS: &[&str] = &[
+        "{{ owner_column }}",
+        "id",
+        "title",
+        "metadata",
+        "interrupted",
+        "inserted_at",
+        "updated_at",
+        "archived_at",
+    ];
+}
+
+impl FromRow<'_, {{ row }}> for Conversation {
+    fn from_row(row: &{{ row }}) -> sqlx::Result<Self> {
+        let Json(metadata) = row.try_get("metadata")?;
+        Ok(Self {
+{%- if let Some(owner) = owner %}
+            {{ owner.field }}: row{{ owner.get }},
+{%- endif %}
+            id: row.try_get("id")?,
+            title: row.try_get("title")?,
+            metadata,
+            interrupted: row.try_get("interrupted")?,
+            inserted_at: row.try_get("inserted_at")?,
+            updated_at: row.try_get("updated_at")?,
+            archived_at: row.try_get("archived_at")?,
         })
     }
 }
@@ -60,229 +68,28 @@ impl Conversation {
 /// A conversation to create.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewConversation {
-    /// A `UUIDv7`. [`NewConversation::new`] makes one.
+    /// A `UUIDv7`. Choose it yourself to make the call repeatable.
     pub id: Uuid,
-    /// The title that a person sees.
+    /// The title.
     pub title: Option<String>,
-    /// Data of the application's.
+    /// Data of the application.
     pub metadata: Map<String, Value>,
-}
-
-impl NewConversation {
-    /// A conversation without a title, with a new id.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            id: Uuid::now_v7(),
-            title: None,
-            metadata: Map::new(),
-        }
-    }
-
-    /// Sets the id, which must be a `UUIDv7`.
-    #[must_use]
-    pub fn id(mut self, id: Uuid) -> Self {
-        self.id = id;
-        self
-    }
-
-    /// Sets the title.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// Sets the metadata.
-    #[must_use]
-    pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
-        self.metadata = metadata;
-        self
-    }
-
-    pub(super) fn checked(mut self) -> Result<Self> {
-        check_id(self.id)?;
-        self.title = self.title.as_deref().map(clean_text);
-        self.metadata = clean_json(self.metadata)?;
-        Ok(self)
-    }
 }
 
 impl Default for NewConversation {
     fn default() -> Self {
-        Self::new()
+        Self { id: Uuid::now_v7(), title: None, metadata: Map::new() }
     }
 }
 
-/// What to change in a conversation.
+/// The fields of a conversation to change.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ConversationChanges {
-    /// A new title, or `None` to remove it.
-    pub title: Change<Option<String>>,
+    /// `Some(None)` removes the title.
+    #[allow(clippy::option_option, reason = "unchanged, removed or set")]
+    pub title: Option<Option<String>>,
     /// The new metadata, as a whole.
-    pub metadata: Change<Map<String, Value>>,
-}
-
-impl ConversationChanges {
-    /// Replaces the title.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = Change::To(Some(title.into()));
-        self
-    }
-
-    /// Removes the title.
-    #[must_use]
-    pub fn clear_title(mut self) -> Self {
-        self.title = Change::To(None);
-        self
-    }
-
-    /// Replaces the metadata.
-    #[must_use]
-    pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
-        self.metadata = Change::To(metadata);
-        self
-    }
-
-    pub(super) fn checked(mut self) -> Result<Self> {
-        if let Change::To(Some(title)) = &mut self.title {
-            *title = clean_text(title);
-        }
-        if let Change::To(metadata) = self.metadata {
-            self.metadata = Change::To(clean_json(metadata)?);
-        }
-        Ok(self)
-    }
-}
-
-/// A field of [`ConversationChanges`].
-#[derive(Debug, Clone, Default, PartialEq)]
-pub enum Change<T> {
-    /// The stored value stays.
-    #[default]
-    Keep,
-    /// The new value.
-    To(T),
-}
-
-/// Which page of conversations to read. It deserializes from a query string, for example
-/// `order_by=created_asc&archived=include&limit=20&after=…`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ListConversations {
-    /// [`ConversationOrder::UpdatedDesc`] by default.
-    pub order_by: ConversationOrder,
-    /// [`Archived::Exclude`] by default.
-    pub archived: Archived,
-    /// From 1 to [`ListConversations::MAX_LIMIT`].
-    pub limit: u32,
-    /// [`Page::next`](super::Page::next) of the page before, which was in the same order or its
-    /// reverse.
-    pub after: Option<Cursor>,
-}
-
-impl ListConversations {
-    /// The default limit.
-    pub const DEFAULT_LIMIT: u32 = 50;
-    /// The largest limit.
-    pub const MAX_LIMIT: u32 = 200;
-
-    /// The first page in the default order.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            order_by: ConversationOrder::default(),
-            archived: Archived::default(),
-            limit: Self::DEFAULT_LIMIT,
-            after: None,
-        }
-    }
-
-    /// Sets the order.
-    #[must_use]
-    pub fn order_by(mut self, order_by: ConversationOrder) -> Self {
-        self.order_by = order_by;
-        self
-    }
-
-    /// Sets what happens to archived conversations.
-    #[must_use]
-    pub fn archived(mut self, archived: Archived) -> Self {
-        self.archived = archived;
-        self
-    }
-
-    /// Sets the size of the page.
-    #[must_use]
-    pub fn limit(mut self, limit: u32) -> Self {
-        self.limit = limit;
-        self
-    }
-
-    /// Continues with the page that this cursor is the [`next`](super::Page::next) of.
-    #[must_use]
-    pub fn after(mut self, cursor: Cursor) -> Self {
-        self.after = Some(cursor);
-        self
-    }
-
-    /// The key that the page starts behind. Where the order is by id, the time has no meaning.
-    pub(super) fn start(&self) -> Result<(Timestamp, Uuid)> {
-        match self.after {
-            Some(Cursor(Position::Updated(time, id))) if self.order_by.is_by_update() => Ok((time, id)),
-            Some(Cursor(Position::Created(id))) if !self.order_by.is_by_update() => {
-                Ok((timestamp::MIN, id))
-            }
-            Some(_) => Err(Cursor::of_another_list()),
-            None => Ok(match self.order_by {
-                ConversationOrder::UpdatedDesc | ConversationOrder::CreatedDesc => {
-                    (timestamp::MAX, Uuid::max())
-                }
-                ConversationOrder::UpdatedAsc | ConversationOrder::CreatedAsc => {
-                    (timestamp::MIN, Uuid::nil())
-                }
-            }),
-        }
-    }
-}
-
-impl Default for ListConversations {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// The order of a list of conversations.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConversationOrder {
-    /// Last written first.
-    #[default]
-    UpdatedDesc,
-    /// Last written last.
-    UpdatedAsc,
-    /// Newest first, by id: ids are `UUIDv7`.
-    CreatedDesc,
-    /// Oldest first, by id.
-    CreatedAsc,
-}
-
-impl ConversationOrder {
-    pub(super) fn is_by_update(self) -> bool {
-        matches!(self, Self::UpdatedDesc | Self::UpdatedAsc)
-    }
-}
-
-/// What a list does with archived conversations.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Archived {
-    /// It leaves them out.
-    #[default]
-    Exclude,
-    /// It has them beside the others.
-    Include,
-    /// It has only them.
-    Only,
+    pub metadata: Option<Map<String, Value>>,
+    /// Archives the conversation or brings it back.
+    pub archived: Option<bool>,
 }

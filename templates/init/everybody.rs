@@ -1,4 +1,4 @@
-//! Not for production: everybody is let in. Conversations have no owner, so nobody has to be told apart.
+//! Lets every caller in, because conversations have no owner. Not for production.
 
 use std::convert::Infallible;
 
@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 
 use {{ scope }};
 
-/// Who is asking. It is asked before every call of the conversations.
+/// The caller, for every route of the conversations.
 impl<S: Sync> FromRequestParts<S> for {{ scope_type }} {
     type Rejection = Infallible;
 

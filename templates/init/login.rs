@@ -1,7 +1,6 @@
-//! Not for production: a login without passwords, to try the application as different users.
+//! A login without passwords, to try the application as different users. Not for production.
 //!
-//! Everybody can be anybody here, so the cookie is just a name. Replace it by the login of your
-//! application; the routes of the conversations only need that [`{{ scope_type }}`] is an extractor.
+//! Replace it with your application's login. The routes only need [`{{ scope_type }}`] to be an extractor.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -10,18 +9,18 @@ use axum::middleware::from_fn;
 use axum::response::{Html, IntoResponse, Redirect};
 use axum::routing::{get, post};
 use axum::{Form, Json, Router};
+use sagents::web::{Problem, headers, same_site};
 use serde::Deserialize;
 use serde_json::{Value, json};
 {%- if uses_uuid %}
 use uuid::Uuid;
 {%- endif %}
+{%- if let Some(import) = scope_import %}
 
-{% if let Some(import) = scope_import -%}
 use {{ import }};
-{% endif -%}
-use {{ module }}::web::{Problem, headers, same_site};
+{%- endif %}
 
-/// Somebody who can log in.
+/// A user of the example.
 struct User {
     /// The value of the cookie.
     id: &'static str,
@@ -37,7 +36,7 @@ fn users() -> [User; {{ users.len() }}] {
     ]
 }
 
-/// Who is asking. It is asked before every call of the conversations.
+/// The caller, for every route of the conversations.
 impl<S: Send + Sync> FromRequestParts<S> for {{ scope_type }} {
     type Rejection = Problem;
 
@@ -46,14 +45,13 @@ impl<S: Send + Sync> FromRequestParts<S> for {{ scope_type }} {
     }
 }
 
-/// The page to log in, and who is logged in.
+/// The login, and who's logged in.
 pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route("/login", post(log_in))
         .route("/logout", post(log_out))
         .layer(from_fn(same_site))
         .route("/login", get(page))
-        .route("/login.css", get(style))
         .route("/api/me", get(me))
         .layer(from_fn(headers))
 }
@@ -86,12 +84,8 @@ struct LogIn {
 
 async fn log_in(Form(LogIn { user }): Form<LogIn>) -> Result<impl IntoResponse, Problem> {
     let user = users().into_iter().find(|known| known.id == user);
-    let user =
-        user.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND).detail("There is no such user."))?;
-    let cookie = format!(
-        "user={}; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000",
-        user.id
-    );
+    let user = user.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND).detail("There is no such user."))?;
+    let cookie = format!("user={}; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000", user.id);
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")))
 }
 
@@ -103,42 +97,23 @@ async fn log_out() -> impl IntoResponse {
 async fn page() -> Html<String> {
     let button = |user: &User| {
         let User { id, name, .. } = user;
-        format!(r#"<button class="button" name="user" value="{id}">{name}</button>"#)
+        format!(r#"<p><button class="button" name="user" value="{id}">{name}</button></p>"#)
     };
     let buttons: String = users().iter().map(button).collect();
     Html(format!(
         r#"<!doctype html>
 <html lang="en">
-<head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Log in</title>
 <link rel="icon" href="/assets/icon.svg">
 <link rel="stylesheet" href="/assets/app.css">
-<link rel="stylesheet" href="/login.css">
-</head>
-<body class="login">
 <main>
 <h1>Who are you?</h1>
-<p>Everybody has conversations of their own.</p>
 <form method="post" action="/login">{buttons}</form>
-<p class="small">There is no password: this login is not for production.</p>
+<p>There's no password: this login isn't for production.</p>
 </main>
-</body>
 </html>
 "#
     ))
-}
-
-async fn style() -> impl IntoResponse {
-    const STYLE: &str = "\
-.login { display: grid; place-items: center; min-height: 100dvh; padding: 1rem; }
-.login main { width: min(100%, 22rem); text-align: center; }
-.login h1 { margin: 0 0 .25rem; font-size: 1.6rem; line-height: 1.3; }
-.login p { margin: 0 0 1.5rem; color: var(--ink-2); }
-.login form { display: grid; gap: .75rem; margin-bottom: 1.5rem; }
-.login .button { min-height: 3rem; font-size: 1rem; }
-.login .small { font-size: .85rem; }
-";
-    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE)
 }

@@ -1,25 +1,26 @@
-//! Shows the layer at work: `cargo run` opens a database, migrates it, and holds a short
-//! conversation, in which a tool needs a person's approval.
+//! `cargo run` opens a database, migrates it, and holds a short conversation in which a tool needs
+//! a person's approval.
+
+use sagents::session::Coordinator;
+use sagents::{Claim, Decision, ListConversations, Message, MessagePage, ToolCall, ToolResult};
+use serde_json::json;
+use uuid::Uuid;
 
 {% if let Some(import) = scope_import -%}
 use {{ import }};
 {% endif -%}
-use {{ module }}::{{ '{' }}{{ context }}, ListConversations, MessagePage, NewConversation, connect};
-use {{ runtime }}::session::Coordinator;
-use {{ runtime }}::{Claim, Decision, Message, ToolCall, ToolResult};
-use serde_json::json;
-use uuid::Uuid;
+use {{ module }}::{ {{ context }}, NewConversation };
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = {{ opening.url }};
-    let pool = connect(&url).await?;
+    let pool = sagents::{{ opening.database }}::connect(&url).await?;
     sqlx::migrate!({{ opening.migrations }}).run(&pool).await?;
     println!("{{ opening.opened }}");
 {%- if let Some(group) = group %}
 
-    // Somebody who is in the {{ group.noun }}.
-    sqlx::query(r#"{{ group.join }}"#)
+    // Make the {{ group.owner }} a member of the {{ group.noun }}.
+    sqlx::query({{ group.join }})
         .bind({{ group.owner_id }})
         .bind({{ group.group_id }})
         .execute(&pool)
@@ -28,51 +29,52 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let conversations = {{ context }}::new(pool);
     let scope = {{ scope }};
-    let new = NewConversation::new().title("A first conversation");
-    let conversation = conversations.create_conversation(&scope, new).await?;
-    println!("created conversation {}", conversation.id);
+    let title = Some("A first conversation".to_owned());
+    let new = NewConversation { title, ..NewConversation::default() };
+    let id = conversations.create_conversation(&scope, new).await?.id;
+    println!("created conversation {id}");
 
-    // A session stores what happens in a turn of the agent. Here a script plays the model.
-    let coordinator = Coordinator::new(conversations.clone());
-    let session = coordinator.start(&scope, conversation.id).await?;
-    session.send(Uuid::now_v7(), Message::user("Send a postcard to Paris.")).await?;
+    // A session stores a turn of the agent. Here, a script plays the model.
+    let coordinator = Coordinator::new(conversations.store());
+    let session = coordinator.start(&scope, id).await?;
+    let message = Message::user("Send a postcard to Paris.");
+    session.send_message(Uuid::now_v7(), message).await?;
     let call = ToolCall::new("call_1", "postcard", json!({ "to": "Paris" }));
-    session.add_message(Message::tool_calls([call]))?;
+    session.add_message(Uuid::now_v7(), Message::tool_calls([call]))?;
 
-    // The tool waits for a person, and the application may be restarted before the decision. Of all
-    // callers, one gets `Claimed` and runs the tool.
-    session.tool_interrupted("call_1", json!({ "question": "Send it?" }))?;
-    session.interrupted(json!({ "call_id": "call_1" }))?;
-    session.decide("call_1", Decision::Approve).await?;
-    if let Claim::Claimed(call) = session.claim_call("call_1").await? {
+    // The tool waits for a person, and the application may restart before the decision. Only one
+    // caller gets `Claimed` and runs the tool.
+    session.interrupt_tool_call("call_1", json!({ "question": "Send it?" }))?;
+    session.wait_run(json!({ "tool_call_id": "call_1" }))?;
+    session.decide_tool_call("call_1", Decision::Approve).await?;
+    if let Claim::Claimed(call) = session.claim_tool_call("call_1").await? {
         println!("approved: {}", call.content);
-        session.resumed()?;
-        session.tool_result(ToolResult::new("call_1", "postcard", "sent"))?;
+        session.continue_run()?;
+        session.add_tool_result(ToolResult::new("call_1", "postcard", "sent"))?;
     }
-    session.add_message(Message::assistant("It is on its way."))?;
-    session.completed()?;
+    session.add_message(Uuid::now_v7(), Message::assistant("It's on its way."))?;
+    session.complete_run()?;
     session.shutdown().await?;
 
-    let messages = conversations
-        .load_display_messages(&scope, conversation.id, MessagePage::first())
-        .await?;
-    for message in messages.items {
+    let page = MessagePage::first();
+    let messages = conversations.load_display_messages(&scope, id, page);
+    for message in messages.await?.items {
         println!("  {} {:?}: {}", message.sequence, message.role, message.content);
     }
 
-    let recent = conversations.list_conversations(&scope, ListConversations::default()).await?;
+    let list = ListConversations::new();
+    let recent = conversations.list_conversations(&scope, list).await?;
     println!("the newest conversations ({} shown):", recent.items.len());
     for conversation in recent.items {
-        let title = conversation.title.as_deref().unwrap_or("untitled");
-        println!("  {} {} {title}", conversation.updated_at.format("%F %T"), conversation.id);
+        println!("  {} {}", conversation.id, conversation.title.unwrap_or_default());
     }
 {%- if let Some(group) = group %}
 
-    // The {{ group.noun }} reads what its members have, and changes nothing.
+    // The {{ group.noun }} reads its members' conversations, and can't change them.
     let group = {{ group.scope }};
-    let shared = conversations.list_conversations(&group, ListConversations::default()).await?;
-    println!("its {{ group.noun }} reads {} of them", shared.items.len());
-    let refused = conversations.delete_conversation(&group, conversation.id).await;
+    let shared = conversations.list_conversations(&group, list).await?;
+    println!("the {{ group.noun }} reads {} of them", shared.items.len());
+    let refused = conversations.delete_conversation(&group, id).await;
     println!("and deletes none: {}", refused.is_err());
 {%- endif %}
     Ok(())

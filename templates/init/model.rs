@@ -1,445 +1,180 @@
-//! The model that answers: a script that needs no network, or any server that speaks `OpenAI`'s protocol.
+//! The model that answers: a script that needs no network, or a server that speaks `OpenAI`'s
+//! protocol.
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use async_openai::Client;
-use async_openai::config::{OPENAI_API_BASE, OpenAIConfig};
-use async_openai::error::OpenAIError;
-use async_openai::types::chat::{
-    ChatCompletionStreamOptions, ChatCompletionTools, CreateChatCompletionRequest,
-};
-use futures_util::stream::{Stream, StreamExt as _, iter};
+use futures_util::stream::{StreamExt as _, iter};
+use sagents::openai::{Chunks, Client, ModelError, Request};
+use sagents::{Content, Messages, Role, ToolResult};
 use serde_json::{Value, json};
 
-use {{ module }}::web::openai::{client, request_messages};
-use crate::sagents::{Content, Message, Messages, Role};
-
-/// A model. Its answers are streams of chunks, as `OpenAI` sends them.
+/// A model.
 pub enum Model {
-    /// Reacts to some words of the last message, which are in its answer to any other message.
-    Scripted {
-        /// The time that a word takes.
-        delay: Duration,
-    },
-    /// A server.
-    OpenAi {
-        /// Has the address and the key.
-        client: Box<Client<OpenAIConfig>>,
-        /// The name that the server knows it by.
-        name: String,
-        /// To be left out of logs.
-        key: String,
-    },
-}
-
-/// What a model is asked.
-#[derive(Debug)]
-pub struct Request<'a> {
-    /// How to behave.
-    pub instructions: &'a str,
-    /// The conversation.
-    pub messages: &'a Messages,
-    /// The beginning of the answer, if it was interrupted.
-    pub unfinished: &'a str,
-    /// What the model may call.
-    pub tools: Vec<ChatCompletionTools>,
-}
-
-/// The answer of a model, in parts.
-pub type Chunks = Pin<Box<dyn Stream<Item = Result<Value, ModelError>> + Send>>;
-
-/// Why there is no answer, for people.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct ModelError {
-    message: &'static str,
-    detail: String,
-}
-
-impl ModelError {
-    /// The detail is for the log.
-    pub fn new(message: &'static str, detail: impl Into<String>) -> Self {
-        Self {
-            message,
-            detail: detail.into(),
-        }
-    }
-
-    /// For the log. It does not contain the key.
-    #[must_use]
-    pub fn detail(&self) -> &str {
-        &self.detail
-    }
+    /// Reacts to some words of the last message, and takes this long for each word.
+    Scripted(Duration),
+    /// Asks a server.
+    Server(Box<Client>),
 }
 
 impl Model {
-    /// The model that `OPENAI_MODEL` names, at `OPENAI_BASE_URL`, with `OPENAI_API_KEY`. Without a name it
-    /// is the scripted one, whose words take `SCRIPTED_DELAY_MS`.
+    /// The model that `OPENAI_MODEL` names, at `OPENAI_BASE_URL` with `OPENAI_API_KEY`. Without a
+    /// name it's the scripted one, which takes `SCRIPTED_DELAY_MS` for a word.
     ///
     /// # Errors
     ///
-    /// If a variable has no usable value. The error does not contain it.
+    /// If a variable has no usable value.
     pub fn from_env() -> Result<Self, String> {
-        let variable = |name| {
-            let value = std::env::var(name)
-                .ok()
-                .map(|value: String| value.trim().to_owned());
-            value.filter(|value| !value.is_empty())
-        };
-        let base_url = variable("OPENAI_BASE_URL");
-        let Some(name) = variable("OPENAI_MODEL") else {
-            if base_url.is_some() {
-                return Err(
-                    "OPENAI_BASE_URL is set: set OPENAI_MODEL too, to the name of a model".into(),
-                );
-            }
-            let delay = variable("SCRIPTED_DELAY_MS").map_or(Ok(40), |delay| delay.parse());
-            let delay = delay.map_err(|_| "SCRIPTED_DELAY_MS is not a number of milliseconds")?;
-            return Ok(Self::Scripted {
-                delay: Duration::from_millis(delay),
-            });
-        };
-        let key = variable("OPENAI_API_KEY").unwrap_or_default();
-        if !key.chars().all(|character| character.is_ascii_graphic()) {
-            return Err("OPENAI_API_KEY has a character that no key has".into());
+        if let Some(client) = Client::from_env()? {
+            return Ok(Self::Server(Box::new(client)));
         }
-        let client = Box::new(client(base_url.as_deref().unwrap_or(OPENAI_API_BASE), &key));
-        Ok(Self::OpenAi { client, name, key })
+        let delay = std::env::var("SCRIPTED_DELAY_MS").map_or(Ok(40), |delay| delay.parse());
+        let delay = delay.map_err(|_| "SCRIPTED_DELAY_MS isn't a number of milliseconds")?;
+        Ok(Self::Scripted(Duration::from_millis(delay)))
     }
 
-    /// What the server calls it.
+    /// The name of the model.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
-            Self::Scripted { .. } => "scripted",
-            Self::OpenAi { name, .. } => name,
+            Self::Scripted(_) => "scripted",
+            Self::Server(client) => client.model(),
         }
     }
 
-    /// Asks for an answer. Dropping the stream ends it.
+    /// Asks about these messages. The answer continues `unfinished`.
     ///
     /// # Errors
     ///
-    /// If the server refuses the request or cannot be reached.
-    pub async fn ask(&self, request: Request<'_>) -> Result<Chunks, ModelError> {
+    /// If the server refuses the request or can't be reached.
+    pub async fn ask(
+        &self,
+        request: &Request,
+        messages: &Messages,
+        unfinished: &str,
+    ) -> Result<Chunks, ModelError> {
         match self {
-            Self::Scripted { delay } => Ok(play(script(&request), *delay)),
-            Self::OpenAi { client, name, key } => {
-                let key = key.clone();
-                let explain = move |error| explain(&error, &key);
-                let request = request.to_openai(name);
-                let chunks = client.chat().create_stream_byot(request).await;
-                let chunks = chunks.map_err(&explain)?;
-                Ok(Box::pin(chunks.map(move |chunk| chunk.map_err(&explain))))
-            }
+            Self::Scripted(delay) => Ok(play(script(messages), unfinished, *delay)),
+            Self::Server(client) => client.ask(request).await,
         }
     }
 }
 
-impl Request<'_> {
-    fn to_openai(&self, model: &str) -> CreateChatCompletionRequest {
-        const CONTINUE: &str =
-            "Your answer was interrupted. Continue it exactly where it ends, and repeat nothing.";
-        const GO_ON: &str = "Go on, and answer what is not answered yet.";
+/// A part of an answer of the scripted model.
+enum Part {
+    Think(&'static str),
+    Say(String),
+    Call(&'static str, Value),
+    Fail,
+}
 
-        let instructions = Message::system(self.instructions);
-        let mut messages = request_messages([&instructions].into_iter().chain(self.messages));
-        let last = self.messages.last();
-        if !self.unfinished.is_empty() {
-            let begun = Message::assistant(self.unfinished);
-            messages.extend(request_messages([&begun, &Message::user(CONTINUE)]));
-        } else if last.is_some_and(|last| last.role == Role::Assistant) {
-            messages.extend(request_messages([&Message::user(GO_ON)]));
-        }
-        CreateChatCompletionRequest {
-            model: model.to_owned(),
-            messages,
-            tools: Some(self.tools.clone()),
-            stream: Some(true),
-            stream_options: Some(ChatCompletionStreamOptions {
-                include_usage: Some(true),
-                include_obfuscation: None,
-            }),
-            ..Default::default()
-        }
+use Part::{Call, Fail, Say, Think};
+
+/// The answer to the last question, or to the result of the last tool.
+fn script(messages: &Messages) -> Vec<Part> {
+    let messages: Vec<_> = messages.iter().collect();
+    let asked = messages.iter().rposition(|message| message.role == Role::User);
+    let since = messages.split_at(asked.unwrap_or(0)).1;
+    let calls = since.iter().filter(|message| !message.tool_calls.is_empty());
+    let question = since.first().and_then(|message| message.content.as_ref());
+    match since.last().and_then(|message| message.tool_results.last()) {
+        Some(result) => after_tool(result, calls.count()),
+        None => answer_to(&question.map(Content::text).unwrap_or_default()),
     }
 }
 
-fn explain(error: &OpenAIError, key: &str) -> ModelError {
-    let message = match error {
-        OpenAIError::Reqwest(_) => "The model's server cannot be reached.",
-        OpenAIError::StreamError(_) => "The connection to the model was lost.",
-        OpenAIError::ApiError(error) => match error.status_code.as_u16() {
-            401 | 403 => "The model's server does not accept the API key.",
-            404 => "The model's server does not know the model.",
-            429 => "The model is busy, or its quota is used up. Try again later.",
-            500.. => "The model's server failed. Try again.",
-            _ => "The model's server refuses the request.",
-        },
-        _ => "The model's server sent something that is no answer.",
+fn answer_to(question: &str) -> Vec<Part> {
+    const HELP: &str = "I'm a script that plays a model, so I know only a few words. Ask me for a \
+        **postcard**, a **plan**, the **time**, a **long** answer or **Markdown**; ask me to \
+        **think**, or to **fail**.";
+    const LONG: &str = "The road follows the river, turns to the hills behind the second bridge, \
+        and shows the whole valley. It's a good place to rest before the last part.\n\n";
+    const WORDS: [&str; 7] = ["postcard", "plan", "time", "think", "markdown", "long", "fail"];
+
+    let question = question.to_lowercase();
+    match WORDS.into_iter().find(|word| question.contains(word)) {
+        Some("postcard") => {
+            let arguments = json!({ "to": "Paris", "text": "Greetings! The weather is fine." });
+            let say = Say("I wrote one. Please look at it before I send it.".to_owned());
+            vec![say, Call("send_postcard", arguments)]
+        }
+        Some("plan") => vec![Call("write_todos", todos(0))],
+        Some("time") => vec![Call("current_time", json!({}))],
+        Some("think") => vec![
+            Think("Some answers are short, and some need a thought. This is one of those."),
+            Say("I thought about it. **Yes.**".to_owned()),
+        ],
+        Some("markdown") => vec![Say(MARKDOWN.to_owned())],
+        Some("long") => vec![Say(LONG.repeat(15))],
+        Some("fail") => vec![Say("I begin to answer, and then".to_owned()), Fail],
+        _ => vec![Say(HELP.to_owned())],
+    }
+}
+
+/// `calls` is the number of answers with calls since the question.
+fn after_tool(result: &ToolResult, calls: usize) -> Vec<Part> {
+    let text = result.content.as_ref().map(Content::text).unwrap_or_default();
+    let say = match result.name.as_deref() {
+        Some("write_todos") if calls <= TASKS.len() => {
+            return vec![Call("write_todos", todos(calls))];
+        }
+        Some("write_todos") => "Everything on the list is done.",
+        Some("send_postcard") if text.contains("unknown") => {
+            "I can't tell whether it was sent. Please check before you ask again."
+        }
+        Some("send_postcard") if result.is_error => "All right, I didn't send it.",
+        Some("send_postcard") => "It's on its way.",
+        _ => return vec![Say(format!("The tool says: {text}"))],
     };
-    let mut detail = error.to_string();
-    if !key.is_empty() {
-        detail = detail.replace(key, "(the key)");
-    }
-    ModelError::new(message, detail)
-}
-
-/// What the scripted model says and does.
-#[derive(Default)]
-struct Script {
-    thinking: &'static str,
-    text: String,
-    /// The name and the arguments.
-    call: Option<(&'static str, Value)>,
-    call_id: String,
-    read: usize,
-    fails: bool,
-}
-
-impl Script {
-    fn says(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            ..Self::default()
-        }
-    }
-
-    fn calls(text: impl Into<String>, name: &'static str, arguments: Value) -> Self {
-        Self {
-            call: Some((name, arguments)),
-            ..Self::says(text)
-        }
-    }
-}
-
-fn script(request: &Request<'_>) -> Script {
-    let text_of = |message: &Message| {
-        message
-            .content
-            .as_ref()
-            .map(Content::text)
-            .unwrap_or_default()
-    };
-    let messages: Vec<_> = request.messages.iter().collect();
-    let asked = messages
-        .iter()
-        .rposition(|message| message.role == Role::User)
-        .unwrap_or(0);
-    let question = messages
-        .get(asked)
-        .map(|message| text_of(message))
-        .unwrap_or_default();
-    let since = messages.get(asked..).unwrap_or_default();
-    let results = since
-        .last()
-        .into_iter()
-        .flat_map(|message| &message.tool_results);
-    let mut script = match results.last() {
-        Some(result) => {
-            let text = result
-                .content
-                .as_ref()
-                .map(Content::text)
-                .unwrap_or_default();
-            let step = since
-                .iter()
-                .filter(|message| !message.tool_calls.is_empty())
-                .count();
-            after_tool(
-                result.name.as_deref().unwrap_or_default(),
-                &text,
-                result.is_error,
-                step,
-            )
-        }
-        None => answer_to(&question),
-    };
-    if let Some(rest) = script.text.strip_prefix(request.unfinished) {
-        script.text = rest.to_owned();
-    }
-    script.call_id = format!("call_{}", messages.len());
-    script.read = messages
-        .iter()
-        .map(|message| text_of(message).split_whitespace().count())
-        .sum();
-    script
-}
-
-fn answer_to(question: &str) -> Script {
-    let lower = question.to_lowercase();
-    let has = |word| lower.contains(word);
-    if has("postcard") {
-        let mut words = question
-            .split_whitespace()
-            .skip_while(|word| *word != "to")
-            .skip(1);
-        let to = words.next().map_or("Paris", |to| {
-            to.trim_matches(|c: char| !c.is_alphanumeric())
-        });
-        let arguments =
-            json!({ "to": to, "text": format!("Greetings to {to}! The weather is fine.") });
-        return Script::calls(
-            "I have written one. Please look at it before I send it.",
-            "send_postcard",
-            arguments,
-        );
-    }
-    if has("plan") || has("todo") {
-        return Script::calls("I write down what there is to do.", "write_todos", todos(0));
-    }
-    if has("time") {
-        return Script::calls("I look at the clock.", "current_time", json!({}));
-    }
-    if has("think") {
-        return Script {
-            thinking: "There are three kinds of answers: short ones, long ones, and those that were thought about. \
-                This has to be one of the last kind, so a few more words do no harm.",
-            ..Script::says("I have thought about it. **Yes.**")
-        };
-    }
-    if has("markdown") {
-        return Script::says(MARKDOWN);
-    }
-    if has("long") {
-        return Script::says(long());
-    }
-    if has("fail") {
-        return Script {
-            fails: true,
-            ..Script::says("I begin to answer, and then")
-        };
-    }
-    Script::says(format!(
-        "You wrote {} words. I am a script that plays a model, so I know only a few of them. \
-         Ask me for a **postcard**, a **plan**, the **time**, a **long** answer or **Markdown**; \
-         ask me to **think**, or to **fail**.",
-        question.split_whitespace().count()
-    ))
-}
-
-/// `step` is how often tools were called for the current question.
-fn after_tool(name: &str, result: &str, is_error: bool, step: usize) -> Script {
-    match name {
-        "send_postcard" if result.contains("unknown") => {
-            Script::says("I can't tell whether it was sent. Please check before you ask again.")
-        }
-        "send_postcard" if is_error => Script::says("All right, I have not sent it."),
-        "send_postcard" => Script::says("It is on its way."),
-        "write_todos" if step < TASKS.len() => Script::calls(
-            format!("{} is done.", TASKS[step - 1]),
-            "write_todos",
-            todos(step),
-        ),
-        "write_todos" if step == TASKS.len() => {
-            Script::calls("That was the last one.", "write_todos", todos(step))
-        }
-        "write_todos" => Script::says("Everything on the list is done."),
-        _ => Script::says(format!("The tool says: {result}")),
-    }
+    vec![Say(say.to_owned())]
 }
 
 const TASKS: [&str; 3] = ["Look at the map", "Choose a road", "Pack a bag"];
 
-/// The first `done` tasks are done.
+/// The tasks, of which the first `done` ones are done.
 fn todos(done: usize) -> Value {
-    let status = |place: usize| match place {
-        _ if place < done => "completed",
-        _ if place == done => "in_progress",
-        _ => "pending",
-    };
+    let status = |place| if place < done { "completed" } else { "pending" };
     let tasks = TASKS.iter().enumerate();
-    let tasks: Vec<_> = tasks
-        .map(|(place, task)| json!({ "content": task, "status": status(place) }))
-        .collect();
-    json!({ "todos": tasks })
+    let tasks = tasks.map(|(place, task)| json!({ "content": task, "status": status(place) }));
+    json!({ "todos": tasks.collect::<Vec<_>>() })
 }
 
 const MARKDOWN: &str = "\
-## What Markdown looks like
-
 Text can be **bold**, *italic* or `code`, and there are [links](https://www.rust-lang.org).
-
-1. First
-2. Second
-   - with a part
 
 | city | river |
 | --- | --- |
 | Paris | Seine |
-| Rome | Tiber |
-
-> A quotation.
 
 ```rust
-fn main() {
-    println!(\"Hello!\");
-}
+println!(\"Hello!\");
 ```
 ";
 
-fn long() -> String {
-    const SENTENCES: [&str; 5] = [
-        "The road follows the river for a while.",
-        "Behind the second bridge it turns to the hills.",
-        "From there one sees the whole valley, and on a clear day the sea.",
-        "Nobody is in a hurry here.",
-        "It is a good place to rest before the last part.",
-    ];
-    let paragraphs = (1..=20).map(|number| {
-        let sentences = SENTENCES
-            .iter()
-            .cycle()
-            .skip(number % SENTENCES.len())
-            .take(SENTENCES.len());
-        let sentences: Vec<_> = sentences.copied().collect();
-        format!("**{number}.** {}", sentences.join(" "))
-    });
-    paragraphs.collect::<Vec<_>>().join("\n\n")
-}
-
-/// The script as chunks, word by word.
-fn play(script: Script, delay: Duration) -> Chunks {
-    let Script {
-        thinking,
-        text,
-        call,
-        call_id,
-        read,
-        fails,
-    } = script;
-    let chunk = |delta: Value| Ok(json!({ "model": "scripted", "choices": [{ "delta": delta }] }));
-    let words = |text: &str| {
-        text.split_inclusive(' ')
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let written = words(thinking).len() + words(&text).len();
+/// Streams the script as a server does, word by word.
+fn play(script: Vec<Part>, unfinished: &str, delay: Duration) -> Chunks {
+    let delta = |delta| json!({ "model": "scripted", "choices": [{ "delta": delta }] });
     let mut chunks = Vec::new();
-    chunks.extend(
-        words(thinking)
-            .into_iter()
-            .map(|word| chunk(json!({ "reasoning_content": word }))),
-    );
-    chunks.extend(
-        words(&text)
-            .into_iter()
-            .map(|word| chunk(json!({ "content": word }))),
-    );
-    if fails {
-        let message = "The scripted model failed, as you asked.";
-        chunks.push(Err(ModelError::new(message, "")));
+    for part in script {
+        match part {
+            Think(text) => {
+                let words = text.split_inclusive(' ');
+                chunks.extend(words.map(|word| Ok(delta(json!({ "reasoning_content": word })))));
+            }
+            Say(text) => {
+                let words = text.strip_prefix(unfinished).unwrap_or(&text).split_inclusive(' ');
+                chunks.extend(words.map(|word| Ok(delta(json!({ "content": word })))));
+            }
+            Call(name, arguments) => {
+                let function = json!({ "name": name, "arguments": arguments.to_string() });
+                let call = json!({ "index": 0, "function": function });
+                chunks.push(Ok(delta(json!({ "tool_calls": [call] }))));
+            }
+            Fail => chunks.push(Err(ModelError::new("The script failed, as you asked.", ""))),
+        }
     }
-    let reason = if call.is_some() { "tool_calls" } else { "stop" };
-    chunks.extend(call.map(|(name, arguments)| {
-        let function = json!({ "name": name, "arguments": arguments.to_string() });
-        chunk(json!({ "tool_calls": [{ "index": 0, "id": call_id, "function": function }] }))
-    }));
-    chunks.push(Ok(json!({
-        "choices": [{ "finish_reason": reason }],
-        "usage": { "prompt_tokens": read, "completion_tokens": written },
-    })));
+    let usage = json!({ "prompt_tokens": 1, "completion_tokens": chunks.len() });
+    let end = json!({ "choices": [{ "finish_reason": "stop" }], "usage": usage });
+    chunks.push(Ok(end));
     Box::pin(iter(chunks).then(move |chunk| async move {
         tokio::time::sleep(delay).await;
         chunk

@@ -227,7 +227,7 @@ impl<'a> Patience<'a> {
     }
 
     pub fn sleep(&mut self, state: impl FnOnce() -> String) {
-        if self.told.elapsed() > Duration::from_secs(60) {
+        if self.told.elapsed() > Duration::from_mins(1) {
             self.told = Instant::now();
             // Past the capture of the test's output, which is printed when the test has ended.
             let _ = writeln!(std::io::stderr(), "waiting for {}, and there is:\n{}", self.what, state());

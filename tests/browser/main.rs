@@ -259,9 +259,9 @@ fn conversations_are_renamed_archived_found_and_deleted() {
     choose(&browser, "#archive");
     browser.wait("!document.getElementById('archived-mark').hidden");
     browser.wait("!document.getElementById('conversations').innerText.includes('Lights')");
-    browser.click("[data-archived=only]");
+    browser.click("[data-archived=true]");
     browser.see("#conversations", "Lights");
-    browser.click("[data-archived=exclude]");
+    browser.click("[data-archived=false]");
     browser.click("#new");
     browser.wait("!location.hash");
 
@@ -481,7 +481,7 @@ fn drafts_stay_with_their_conversation_and_exports_have_every_message() {
 
 #[test]
 fn assets_have_no_inline_script_or_style_and_name_no_other_site() {
-    let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/templates/web/assets");
+    let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/sagents/src/web/assets");
     for file in fs::read_dir(assets).unwrap() {
         let path = file.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();

@@ -128,7 +128,7 @@ fn program() -> &'static PathBuf {
         let agent = host.read("my_app/src/agent.rs");
         assert!(agent.contains(RUN_TOOL));
         host.write("my_app/src/agent.rs", &agent.replace(RUN_TOOL, &format!("{RUN_TOOL}{COUNT_RUNS}")));
-        support::write_workspace(&host, Some(support::NEWEST), &["my_app"]);
+        support::write_workspace(&host, &["my_app"]);
         let run = Run::of(support::cargo(&host).args(["build", "--workspace", "--bins"]));
         assert_eq!(run.code, 0, "{}", run.stderr);
         let program = support::target(&host).join("debug/my_app");

@@ -1,16 +1,16 @@
 //! README.md and the pages of docs/: what they show is what is there.
 //!
-//! Every block has a language. `toml`, `json`, `ini`, `yaml`, `sql` and `rust` have to parse, and command lines of `sagents` in
-//! `sh` and `yaml` have to be valid. tests/compiled compiles and runs the Rust of all pages. A `console` block is run: `$ command`, then all that it prints, both streams, with
-//! times and ids redacted. Its project is made by the page:
+//! Every block has a language. `toml`, `json`, `ini`, `yaml`, `sql` and `rust` have to parse, and command lines of `sagents`
+//! in `sh` and `yaml` have to be valid. tests/compiled compiles and runs the Rust of all pages. These tests run the `console`
+//! blocks: `$ command`, then everything that it prints, both streams, with redacted times and ids. The page makes its project:
 //!
-//! - `<!-- project -->` starts one, a library `my_app`; `<!-- project: empty -->` is an empty directory. A page starts with
+//! - `<!-- project -->` starts one, a library `my_app`. `<!-- project: empty -->` is an empty directory. A page starts with
 //!   the first kind.
 //! - A block whose first line is a comment with a path (`// src/accounts.rs`) is that file.
-//! - A `diff` is an edit of the file that its first line names. Its lines have to be there.
-//! - `<!-- $ command -->` is run unseen, for edits that the text tells of.
+//! - A `diff` edits the file that its first line names. Lines with `@@` separate the hunks. The file must have their lines.
+//! - `<!-- $ command -->` runs without being shown.
 //!
-//! Commands of cargo are not run here.
+//! Commands of cargo aren't run here.
 //! `INSTA_UPDATE=always cargo test --test cli docs` accepts what is printed today, in all pages.
 
 #[path = "../support/markdown.rs"]
@@ -75,7 +75,8 @@ fn links_of_the_book_stay_in_it() {
 fn pages_are_short() {
     let lines = |name: &str| pages().iter().find(|page| page.name == name).unwrap().text.lines().count();
     assert!(lines("README.md") <= 150);
-    let printed = ["docs/benchmarks.md", "docs/configuration.md", "docs/options.md"];
+    // Tables that are printed, and edits that are complete because a test applies them.
+    let printed = ["docs/benchmarks.md", "docs/configuration.md", "docs/customizing.md", "docs/options.md"];
     let long = pages().into_iter().filter(|page| page.name.starts_with("docs/") && page.text.lines().count() > 160);
     let long: Vec<_> = long.map(|page| page.name).filter(|name| !printed.contains(&name.as_str())).collect();
     assert_eq!(long, [""; 0], "a page that is longer is two pages");
@@ -98,6 +99,27 @@ fn links_lead_to_pages_and_headings_that_are_there() {
             }
         }
     }
+    assert_eq!(broken, [""; 0]);
+}
+
+#[test]
+fn links_into_the_library_name_its_public_items() {
+    const DOCUMENTATION: &str = "https://docs.rs/sagents/latest/sagents/";
+    let library = fs::read_to_string(directory().join("crates/sagents/src/lib.rs")).unwrap();
+    let is_public = |link: &str| {
+        if let Some(module) = link.strip_suffix("/index.html") {
+            return library.contains(&format!("\npub mod {module};"));
+        }
+        let name = link.strip_suffix(".html").and_then(|link| link.split_once('.')).map(|(_, name)| name);
+        let mut exported = library.lines().skip_while(|line| !line.starts_with("pub use self::"));
+        name.is_some_and(|name| {
+            exported.any(|line| line.split(|c: char| !c.is_alphanumeric()).any(|word| word == name))
+        })
+    };
+    let links = pages().into_iter().flat_map(|page| page.links().collect::<Vec<_>>());
+    let links: BTreeSet<_> = links.filter_map(|link| link.strip_prefix(DOCUMENTATION).map(str::to_owned)).collect();
+    assert!(links.contains("session/index.html"), "{links:?}");
+    let broken: Vec<_> = links.into_iter().filter(|link| !is_public(link)).collect();
     assert_eq!(broken, [""; 0]);
 }
 

@@ -3,7 +3,8 @@
 use crate::support::{Host, Run};
 
 const SCOPE: &str = "src/conversations/scope.rs";
-const STATEMENTS: &str = "src/conversations/store/groups.rs";
+const CONTEXT: &str = "src/conversations.rs";
+const MODEL: &str = "src/conversations/display_message.rs";
 
 /// A scope with an optional user, organization and team, and what the migrations make.
 fn host(migration: &str) -> Host {
@@ -51,9 +52,8 @@ fn the_group_is_a_column_of_the_owners_table() {
     let run = generate(&host, "--group-type organization");
     assert!(run.stdout.contains("group organization (users, organization_id)"), "{}", run.stdout);
     assert!(!run.stdout.contains("note:"), "{}", run.stdout);
-    let statements = host.read(STATEMENTS);
-    assert!(statements.contains(r#"g."organization_id" = $2 AND g."id" = c."user_id""#), "{statements}");
-    assert!(!statements.contains("DISTINCT"), "every user is there once");
+    let context = host.read(CONTEXT);
+    assert!(context.contains("(SELECT +id FROM users WHERE organization_id = $1)"), "{context}");
     let scope = host.read(SCOPE);
     assert!(scope.contains("let organization = self.organization.as_ref().ok_or(Error::NoOwner)?;"), "{scope}");
     assert_eq!(host.sagents("check").code, 0);
@@ -65,8 +65,8 @@ fn the_group_is_in_the_one_table_that_refers_to_the_owner() {
     let host = host(MEMBERSHIPS);
     let run = generate(&host, "--group-type organization");
     assert!(run.stdout.contains("group organization (memberships, organization_id)"), "{}", run.stdout);
-    let statements = host.read(STATEMENTS);
-    assert!(statements.contains(r#"SELECT DISTINCT +g."member" AS group_member"#), "{statements}");
+    let context = host.read(CONTEXT);
+    assert!(context.contains("(SELECT +member FROM memberships WHERE organization_id = $1)"), "{context}");
 }
 
 #[test]
@@ -77,7 +77,8 @@ fn a_table_in_another_schema_is_named_with_it() {
     );
     let run = generate(&host, "--group-type organization --database postgres");
     assert!(run.stdout.contains("No index of `staff.members` starts with `organization_id`"), "{}", run.stdout);
-    assert!(host.read(STATEMENTS).contains(r#"FROM "staff"."members" AS g"#));
+    let context = host.read(CONTEXT);
+    assert!(context.contains("(SELECT user_id FROM staff.members WHERE organization_id = $1)"), "{context}");
     let refused = refused(&host, 5, "--group-type organization --group-table members --database postgres");
     assert!(refused.contains("--group-table staff.members"), "{refused}");
 }
@@ -133,7 +134,7 @@ fn a_key_of_text_is_a_uuid_if_the_scope_has_one() {
     let host = host(COLUMN);
     generate(&host, "--group-type team");
     let scope = host.read(SCOPE);
-    assert!(scope.contains("team_id: Uuid,") && scope.contains("self.team_id.to_string()"), "{scope}");
+    assert!(scope.contains("Ok(Key::from(self.team_id.ok_or(Error::NoOwner)?.to_string()))"), "{scope}");
     let failure = refused(&host, 5, "--group-type organization --scope-group name");
     assert!(failure.contains("`name` in crate::accounts::Scope is `String`"), "{failure}");
     assert!(failure.contains("--scope-group"), "{failure}");
@@ -163,11 +164,6 @@ fn what_cannot_be_a_group_is_refused() {
         ("--group-field organization_id", 2, "--group-field describes a group, and there is none"),
         ("--group-table users", 2, "--group-table describes a group, and there is none"),
         ("--scope-group organization.id", 2, "--scope-group describes a group, and there is none"),
-        (
-            "--group-type organization --owner-field group_member",
-            2,
-            "--owner-field: statements for groups use the name `group_member` themselves",
-        ),
     ] {
         let failure = refused(&host, code, options);
         assert!(failure.contains(reason), "{options}\n{failure}");
@@ -204,7 +200,7 @@ fn a_scope_that_always_has_an_owner_is_never_a_groups() {
     let run = host.generate("gen persistence conversations --scope crate::accounts::Login --group-type organization");
     assert!(run.stdout.contains("so none reads for a whole organization"), "{}", run.stdout);
     let scope = host.read(SCOPE);
-    assert!(!scope.contains("Group::new("), "{scope}");
+    assert!(!scope.contains("fn group(") && !scope.contains("Key"), "{scope}");
 }
 
 #[test]
@@ -236,30 +232,28 @@ fn a_group_comes_changes_and_goes_with_an_index_and_keeps_edits() {
     let host = host(COLUMN);
     generate(&host, "");
     let fresh = host.files();
-    let edited = host.read("src/conversations/messages.rs").replace("LONGEST", "MOST");
-    host.write("src/conversations/messages.rs", &edited);
+    let edited = host.read(MODEL) + "\n// Ours.\n";
+    host.write(MODEL, &edited);
 
     generate(&host, "--group-type organization");
     let index = r#"CREATE INDEX "sagents_conversations_id" ON "sagents_conversations" ("id");"#;
     let dropped = r#"DROP INDEX "sagents_conversations_id";"#;
     assert_eq!(newest(&host), [index, dropped]);
-    assert_eq!(host.read("src/conversations/messages.rs"), edited, "the API does not know of groups");
+    assert_eq!(host.read(MODEL), edited, "models do not know of groups");
 
     // Another group has other statements, and the same tables.
     let migrations = |host: &Host| host.files().keys().filter(|path| path.starts_with("migrations/")).count();
     let before = migrations(&host);
     generate(&host, "--group-type team");
     assert_eq!(migrations(&host), before);
-    assert!(host.read(STATEMENTS).contains(r#"g."team_id" = $2"#));
+    assert!(host.read(CONTEXT).contains("FROM users WHERE team_id = $1)"));
 
     let run = generate(&host, "--group-type none");
     assert_eq!(newest(&host), [dropped, index]);
-    assert!(!host.exists(STATEMENTS), "{}", run.stdout);
-    assert_eq!(host.read("src/conversations/messages.rs"), edited);
+    assert!(!host.read(CONTEXT).contains("GROUP"), "{}", run.stdout);
+    assert_eq!(host.read(MODEL), edited);
     for (path, text) in &fresh {
-        let is_code = path.starts_with("src/conversations") && !path.ends_with("messages.rs");
-        // The tests make the tables from several migrations.
-        if is_code && !path.contains("/tests/") {
+        if path.starts_with("src/") && path != MODEL {
             assert_eq!(&host.files()[path], text, "{path} is as without a group");
         }
     }

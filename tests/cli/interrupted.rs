@@ -234,7 +234,7 @@ fn what_was_edited_after_an_interruption_is_kept() {
     let run = run(&host, PLAIN);
     assert_eq!(run.code, 0, "{run:?}");
     assert_eq!(host.read("real/lib.rs.orig"), "// Mine.\n");
-    assert_eq!(host.read("src/lib.rs"), "pub mod accounts;\npub mod conversations;\npub mod sagents;\n");
+    assert_eq!(host.read("src/lib.rs"), "pub mod accounts;\npub mod conversations;\n");
     assert_snapshot!(run.stderr, @"
     an earlier run was interrupted: what it had begun is now finished
     edited since then, and kept: real/lib.rs.orig

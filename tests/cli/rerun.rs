@@ -7,7 +7,11 @@ use crate::support::Host;
 use crate::transcript::{anonymous, refusal};
 
 const LINE: &str = "gen persistence conversations -s accounts::Scope";
-const STATES: &str = "src/conversations/states.rs";
+const STATE: &str = "src/conversations/agent_state.rs";
+
+/// A line of that file, and the same line as an older generator wrote it.
+const NEW: &str = "//! The header of a stored agent state.";
+const OLD: &str = "//! What was saved.";
 
 /// A host as an older generator left it: `old` stands in the rendering of that time where `new` stands now. Files that
 /// nobody edited are what was rendered then.
@@ -20,15 +24,14 @@ pub fn older(path: &str, new: &str, old: &str) -> Host {
 
 /// Makes a file of a generated host older, together with what is remembered of it.
 pub fn age(host: &Host, path: &str, new: &str, old: &str) {
-    let home = if path.starts_with("src/sagents") { "sagents" } else { "conversations" };
-    let base = format!(".sagents/{home}/base/{path}");
+    let base = format!(".sagents/conversations/base/{path}");
     let before = sha(host, &base);
     let text = host.read(&base);
     assert!(text.contains(new), "{path} has no {new:?}");
     host.write(&base, &text.replace(new, old));
     host.write(path, &host.read(path).replace(new, old));
-    let files = format!(".sagents/{home}/files.toml");
-    host.write(&files, &host.read(&files).replace(&before, &sha(host, &base)));
+    let files = ".sagents/conversations/files.toml";
+    host.write(files, &host.read(files).replace(&before, &sha(host, &base)));
 }
 
 /// The digest of a file as the generator remembers it.
@@ -45,54 +48,55 @@ pub fn edit(host: &Host, path: &str, old: &str, new: &str) {
 
 #[test]
 fn a_file_that_nobody_edited_is_brought_up_to_date() {
-    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
+    let host = older(STATE, NEW, OLD);
     let run = host.generate(LINE);
     assert_snapshot!(anonymous(&host, &run.stdout), @"
     Generated crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
 
-      updated   src/conversations/states.rs
+      updated   src/conversations/agent_state.rs
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
     ");
-    assert!(host.read(STATES).contains("/// A stored agent state."));
+    assert!(host.read(STATE).contains(NEW));
     assert_eq!(host.sagents("check").code, 0);
 }
 
 #[test]
 fn edits_and_what_is_new_go_together() {
-    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
-    edit(&host, STATES, "/// For [`Expect::Revision`] in the next save.", "/// My own words.");
+    let host = older(STATE, NEW, OLD);
+    edit(&host, STATE, "/// When it was last saved.", "/// My own words.");
     let run = host.generate(LINE);
     assert_snapshot!(anonymous(&host, &run.stdout), @"
     Generated crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
 
-      merged    src/conversations/states.rs
+      merged    src/conversations/agent_state.rs
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
     ");
-    let text = host.read(STATES);
-    assert!(text.contains("/// A stored agent state.") && text.contains("/// My own words."), "{text}");
+    let text = host.read(STATE);
+    assert!(text.contains(NEW) && text.contains("/// My own words."), "{text}");
     assert_eq!(host.sagents("check").code, 0);
 }
 
 #[test]
 fn where_both_changed_the_same_line_a_person_decides_and_the_next_run_goes_on() {
-    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
-    edit(&host, STATES, "/// What was saved.", "/// My own words.");
-    let before = host.read(STATES);
+    let host = older(STATE, NEW, OLD);
+    edit(&host, STATE, OLD, "//! My own words.");
+    let before = host.read(STATE);
     let run = host.sagents(LINE);
     assert_snapshot!(format!("{}{}exit {}", anonymous(&host, &run.stdout), run.stderr, run.code), @"
     Generated crate::conversations: sqlite, owner user (user_id, i64), tables sagents_*
 
-      conflict  src/conversations/states.rs (look for `<<<<<<<`)
+      conflict  src/conversations/agent_state.rs (look for `<<<<<<<`)
 
     Note: Conversations have no foreign key to their owner, because migrations has no table `users` or `user`. `--owner-table` names another one, or `none`.
-    error: your edits and what is generated now change the same lines of: src/conversations/states.rs
+    error: your edits and what is generated now change the same lines of: src/conversations/agent_state.rs
     help: conflicts are marked with `<<<<<<<` and `>>>>>>>`, for you to edit; everything else is written
     exit 4
     ");
-    let conflict = "<<<<<<< yours\n/// My own words.\n=======\n/// A stored agent state.\n>>>>>>> generated\n";
-    assert!(host.read(STATES).contains(conflict), "{}", host.read(STATES));
+    let conflict =
+        "<<<<<<< yours\n//! My own words.\n=======\n//! The header of a stored agent state.\n>>>>>>> generated\n";
+    assert!(host.read(STATE).contains(conflict), "{}", host.read(STATE));
 
     // Markers are noticed, not merged into.
     let marked = host.files();
@@ -102,11 +106,11 @@ fn where_both_changed_the_same_line_a_person_decides_and_the_next_run_goes_on() 
     }
 
     // Undoing the merge brings it back; finishing it does not.
-    host.write(STATES, &before);
+    host.write(STATE, &before);
     assert_eq!(host.sagents("update").code, 4);
-    edit(&host, STATES, conflict, "/// Both words.\n");
+    edit(&host, STATE, conflict, "//! Both words.\n");
     let run = host.generate(LINE);
-    assert!(host.read(STATES).contains("/// Both words."), "{}", run.stdout);
+    assert!(host.read(STATE).contains("//! Both words."), "{}", run.stdout);
     assert_eq!(host.sagents("check").code, 0);
     assert!(host.generate("update").stdout.starts_with("Up to date: "));
 }
@@ -120,39 +124,39 @@ fn what_is_not_generated_any_more_goes_unless_it_was_edited() {
 
     let host = Host::library();
     host.generate(LINE);
-    edit(&host, "src/conversations/tests.rs", "async fn what_cannot_be_stored", "async fn mine_what_cannot_be_stored");
+    edit(&host, "src/conversations/tests.rs", "async fn lists_have_pages", "async fn my_lists_have_pages");
     let run = host.generate(&format!("{LINE} --no-tests"));
     assert!(run.stdout.contains("orphaned  src/conversations/tests.rs"), "{}", run.stdout);
-    assert!(host.read("src/conversations/tests.rs").contains("mine_what_cannot_be_stored"));
+    assert!(host.read("src/conversations/tests.rs").contains("my_lists_have_pages"));
     assert_eq!(host.sagents("check").code, 0);
 }
 
 #[test]
 fn an_ejected_file_is_the_hosts() {
-    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
+    let host = older(STATE, NEW, OLD);
     let options = host.read("sagents.toml");
-    host.write("sagents.toml", &format!("{options}ejected = [\"{STATES}\"]\n"));
+    host.write("sagents.toml", &format!("{options}ejected = [\"{STATE}\"]\n"));
     let run = host.generate(LINE);
-    assert!(run.stdout.contains(&format!("ejected   {STATES} (it would have changed)")), "{}", run.stdout);
-    assert!(host.read(STATES).contains("/// What was saved."));
+    assert!(run.stdout.contains(&format!("ejected   {STATE} (it would have changed)")), "{}", run.stdout);
+    assert!(host.read(STATE).contains(OLD));
     let check = host.sagents("check");
     assert_eq!(check.code, 0);
-    assert!(check.stdout.contains(&format!("ejected   {STATES} (the generator would change it)")), "{}", check.stdout);
+    assert!(check.stdout.contains(&format!("ejected   {STATE} (the generator would change it)")), "{}", check.stdout);
     // Taken back, it gets what it missed.
     host.write("sagents.toml", &options);
     host.generate(LINE);
-    assert!(host.read(STATES).contains("/// A stored agent state."));
+    assert!(host.read(STATE).contains(NEW));
 }
 
 #[test]
 fn a_module_that_moved_to_mod_rs_keeps_its_edits() {
-    let host = older("src/conversations.rs", "/// Why a call failed.", "/// Why not.");
-    let moved = host.read("src/conversations.rs").replace("/// The result of the calls of this module.", "/// Mine.");
+    let host = older("src/conversations.rs", "/// Returns a conversation.", "/// Reads one.");
+    let moved = host.read("src/conversations.rs").replace("/// Returns a page of conversations.", "/// Mine.");
     host.write("src/conversations/mod.rs", &moved);
     std::fs::remove_file(host.root().join("src/conversations.rs")).unwrap();
     host.generate(LINE);
     let text = host.read("src/conversations/mod.rs");
-    assert!(text.contains("/// Why a call failed.") && text.contains("/// Mine."), "{text}");
+    assert!(text.contains("/// Returns a conversation.") && text.contains("/// Mine."), "{text}");
     assert!(!host.exists("src/conversations.rs"));
 }
 
@@ -172,11 +176,11 @@ fn a_project_that_lost_its_memory_is_adopted_if_nothing_was_edited() {
     };
     assert!(but_once(host.files()) == but_once(whole));
 
-    edit(&host, STATES, "/// A stored agent state.", "/// Mine.");
+    edit(&host, STATE, NEW, "//! Mine.");
     std::fs::remove_dir_all(host.root().join(".sagents")).unwrap();
     let run = host.sagents(LINE);
     assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
-    error: edited, and what they were generated from is missing or altered in .sagents/: src/conversations/states.rs
+    error: edited, and what they were generated from is missing or altered in .sagents/: src/conversations/agent_state.rs
     help: restore .sagents/ from version control, list the files under `ejected` in sagents.toml, or replace them with --force (the old ones are kept as .orig)
     exit 5
     ");
@@ -184,16 +188,16 @@ fn a_project_that_lost_its_memory_is_adopted_if_nothing_was_edited() {
 
 #[test]
 fn a_base_that_is_missing_or_altered_is_not_merged_with() {
-    let base = format!(".sagents/conversations/base/{STATES}");
-    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
-    edit(&host, STATES, "/// For [`Expect::Revision`] in the next save.", "/// My own words.");
+    let base = format!(".sagents/conversations/base/{STATE}");
+    let host = older(STATE, NEW, OLD);
+    edit(&host, STATE, "/// When it was last saved.", "/// My own words.");
     let whole = host.read(&base);
-    host.write(&base, &whole.replace("/// What was saved.", "/// Something else."));
+    host.write(&base, &whole.replace(OLD, "//! Something else."));
     assert_eq!(host.sagents(LINE).code, 5);
     std::fs::remove_file(host.root().join(&base)).unwrap();
     let run = host.sagents(LINE);
     assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
-    error: edited, and what they were generated from is missing or altered in .sagents/: src/conversations/states.rs
+    error: edited, and what they were generated from is missing or altered in .sagents/: src/conversations/agent_state.rs
     help: restore .sagents/ from version control, list the files under `ejected` in sagents.toml, or replace them with --force (the old ones are kept as .orig)
     exit 5
     ");
@@ -231,6 +235,7 @@ fn an_altered_migration_is_told_and_never_touched() {
     conversations: 1 problem
       altered   migrations/[version]_create_sagents_persistence.up.sql
       help: git checkout -- migrations/[version]_create_sagents_persistence.up.sql
+    Note: Cargo.toml has sagents from [library], which other clones of this repository don't have. Remove `path` there once version 0.1.0 is published.
     exit 5
     ");
 }
@@ -258,22 +263,12 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
       updated   sagents.toml
       updated   src/accounts.rs
                 + pub struct Scope
+      updated   src/conversations/agent_state.rs
       updated   src/conversations/conversation.rs
       updated   src/conversations/display_message.rs
       updated   src/conversations/scope.rs
-      updated   src/conversations/store/branches.rs
-      updated   src/conversations/store/changes.rs
-      updated   src/conversations/store/conversations.rs
-      updated   src/conversations/store/cuts.rs
-      updated   src/conversations/store/exports.rs
-      updated   src/conversations/store/messages.rs
-      updated   src/conversations/store/rows.rs
-      updated   src/conversations/store/runs.rs
-      updated   src/conversations/store/states.rs
-      updated   src/conversations/store/tool_calls.rs
-      updated   src/conversations/store/usage.rs
-      updated   src/conversations/tests/database.rs
       updated   src/conversations/tests.rs
+      updated   src/conversations.rs
 
     Next:
       sqlx migrate run --source migrations           # changes the tables in DATABASE_URL
@@ -281,6 +276,8 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
     ");
     assert!(host.sagents_in(".", &args).stdout.starts_with("Up to date: "));
     assert_eq!(host.sagents("check").code, 0);
+    let keeps_users = || host.read("src/conversations.rs").contains("\n    .former_owner_columns(&[\"user_id\"]);\n");
+    assert!(keeps_users(), "the library accepts the column");
     assert_snapshot!(host.read("sagents.toml"), @r#"
     # What `sagents gen persistence` was asked for, per context. Options that are not here have their default.
     # Commit this file; a rerun starts from it.
@@ -296,12 +293,13 @@ fn another_owner_is_one_more_migration_and_the_old_one_leaves_later() {
     Generated crate::conversations: sqlite, owner team (team_id, uuid), tables sagents_*
 
       created   migrations/0004_drop_sagents_old_owner.sql
-      updated   src/conversations/tests/database.rs
+      updated   src/conversations.rs
 
     Next:
       sqlx migrate run --source migrations  # changes the tables in DATABASE_URL
     ");
     assert!(host.generate("update --drop-old-owner").stdout.starts_with("Up to date: "));
+    assert!(!keeps_users());
     // The expression was for that change of owner and no other.
     let to_org = "gen persistence conversations -t org --owner-id text";
     assert_snapshot!(refusal(&host, to_org), @"
@@ -326,22 +324,14 @@ fn options_may_be_edited_in_the_file_and_then_updated() {
     host.write("sagents.toml", &format!("{options}table-prefix = \"chat_\" # shorter\n"));
     let check = host.sagents("check");
     assert_snapshot!(format!("{}exit {}", anonymous(&host, &check.stdout), check.code), @"
-    conversations: 14 problems
+    conversations: 5 problems
       pending   migrations/0003_rename_sagents_to_chat.sql
+      outdated  src/conversations/agent_state.rs
       outdated  src/conversations/conversation.rs
       outdated  src/conversations/display_message.rs
-      outdated  src/conversations/store/branches.rs
-      outdated  src/conversations/store/changes.rs
-      outdated  src/conversations/store/conversations.rs
-      outdated  src/conversations/store/cuts.rs
-      outdated  src/conversations/store/exports.rs
-      outdated  src/conversations/store/messages.rs
-      outdated  src/conversations/store/runs.rs
-      outdated  src/conversations/store/states.rs
-      outdated  src/conversations/store/tool_calls.rs
-      outdated  src/conversations/store/usage.rs
-      outdated  src/conversations/tests/database.rs
+      outdated  src/conversations.rs
       help: sagents update conversations
+    Note: Cargo.toml has sagents from [library], which other clones of this repository don't have. Remove `path` there once version 0.1.0 is published.
     exit 3
     ");
     assert_eq!(host.sagents("diff").code, 3);
@@ -352,7 +342,7 @@ fn options_may_be_edited_in_the_file_and_then_updated() {
 
 #[test]
 fn uncommitted_changes_are_told_and_no_obstacle() {
-    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
+    let host = older(STATE, NEW, OLD);
     let git = |args: &str| {
         let mut command = std::process::Command::new("git");
         command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args.split_whitespace());
@@ -361,10 +351,10 @@ fn uncommitted_changes_are_told_and_no_obstacle() {
     git("init");
     git("add .");
     git("commit -m all");
-    edit(&host, STATES, "/// For [`Expect::Revision`] in the next save.", "/// My own words.");
+    edit(&host, STATE, "/// When it was last saved.", "/// My own words.");
     let run = host.generate(LINE);
     assert!(
-        run.stdout.contains("Note: Merged into changes that were not committed: src/conversations/states.rs."),
+        run.stdout.contains("Note: Merged into changes that were not committed: src/conversations/agent_state.rs."),
         "{}",
         run.stdout
     );
@@ -372,12 +362,12 @@ fn uncommitted_changes_are_told_and_no_obstacle() {
 
 #[test]
 fn a_report_for_programs_tells_the_state_of_every_file() {
-    let host = older(STATES, "/// A stored agent state.", "/// What was saved.");
+    let host = older(STATE, NEW, OLD);
     edit(
         &host,
         "src/conversations/scope.rs",
-        "Every statement has it as a parameter.",
-        "Every statement of mine has it as a parameter.",
+        "/// The user that owns the conversations.",
+        "/// The user whose conversations they are.",
     );
     let check = host.sagents("check --json");
     let json: serde_json::Value = serde_json::from_str(&check.stdout).unwrap();
@@ -388,7 +378,7 @@ fn a_report_for_programs_tells_the_state_of_every_file() {
         .iter()
         .map(|file| (file["path"].as_str().unwrap(), file["state"].as_str().unwrap()))
         .collect();
-    assert_eq!(states[STATES], "outdated");
+    assert_eq!(states[STATE], "outdated");
     assert_eq!(states["src/conversations/scope.rs"], "edited");
     assert_eq!(states["src/conversations.rs"], "pristine");
     let updated: serde_json::Value = serde_json::from_str(&host.generate("update --json").stdout).unwrap();

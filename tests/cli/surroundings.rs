@@ -1,4 +1,4 @@
-//! What is around the code: the crates that the host has for the same things, its workspace, and git.
+//! What is around the code: the host's workspace, and git.
 
 use std::process::Command;
 
@@ -6,45 +6,6 @@ use insta::assert_snapshot;
 
 use crate::support::{Host, PLAIN, manifest};
 use crate::transcript::{anonymous, refusal};
-
-fn depending(dependencies: &str) -> Host {
-    let dependencies = format!("\n[dependencies]\n{dependencies}\n");
-    Host::library().file("Cargo.toml", &manifest("my_app", "2024", &dependencies))
-}
-
-#[test]
-fn the_time_crate_is_the_one_that_sqlx_is_used_with() {
-    let host = depending("sqlx = { version = \"0.8\", features = [\"sqlite\", \"time\"] }");
-    host.generate(PLAIN);
-    assert!(host.read("src/sagents/timestamp.rs").contains("pub type Timestamp = OffsetDateTime;"));
-    let dependencies = host.read("Cargo.toml");
-    assert!(dependencies.contains("\ntime = { version = \"0.3.36\", features = [\"formatting\", \"parsing\"] }\n"));
-    assert!(!dependencies.contains("chrono"), "{dependencies}");
-    assert!(host.generate("list").stdout.contains("time crate    time\n"));
-
-    // It stays when the host takes up the other one, and a second context shares it.
-    host.write("Cargo.toml", &dependencies.replace("\"time\", ", "\"time\", \"chrono\", "));
-    assert!(host.generate("update").stdout.starts_with("Up to date: "));
-    host.generate("gen persistence chats -s accounts::Scope --table-prefix chat_");
-    assert_eq!(host.sagents("check").code, 0);
-    assert!(host.read("src/sagents/timestamp.rs").contains("OffsetDateTime"));
-
-    // Once the host uses nothing else, so does the code.
-    host.write("Cargo.toml", &host.read("Cargo.toml").replace("\"time\", \"chrono\", ", "\"chrono\", "));
-    host.generate("update");
-    assert!(host.read("src/sagents/timestamp.rs").contains("pub type Timestamp = DateTime<Utc>;"));
-    assert!(host.read("Cargo.toml").contains("\nchrono = "));
-    assert_eq!(host.sagents("check").code, 0);
-}
-
-#[test]
-fn where_sqlx_is_used_with_both_time_crates_or_none_it_is_chrono() {
-    for features in ["\"sqlite\"", "\"chrono\", \"sqlite\"", "\"chrono\", \"sqlite\", \"time\""] {
-        let host = depending(&format!("sqlx = {{ version = \"0.8\", features = [{features}] }}"));
-        host.unformatted(&PLAIN.split(' ').collect::<Vec<_>>());
-        assert!(host.read("src/sagents/timestamp.rs").contains("DateTime<Utc>"), "{features}");
-    }
-}
 
 /// A workspace of three members, the first of which is nobody's choice.
 fn workspace() -> Host {
@@ -124,13 +85,13 @@ fn what_git_ignores_is_said() {
         let run = host.generate(line);
         run.stdout.lines().filter(|line| line.starts_with("Note: Git")).collect::<Vec<_>>().join("\n")
     };
-    let host = Host::library().file(".gitignore", "# Hidden files.\n.*\nstates.rs\n");
+    let host = Host::library().file(".gitignore", "# Hidden files.\n.*\nscope.rs\n");
     git(&host, "init --quiet");
     let note = notes(&format!("{PLAIN} --dry-run"), &host);
-    assert_snapshot!(note, @"Note: Git ignores .gitattributes (.gitignore:2), .sagents/ (.gitignore:2), src/conversations/states.rs (.gitignore:3), src/conversations/store/states.rs (.gitignore:3), src/conversations/tests/states.rs (.gitignore:3): other clones will not have that, and `sagents check` fails there. Exclude it from that pattern, for example with the lines `!.sagents/` and `!.sagents/**` at the end of .gitignore.");
+    assert_snapshot!(note, @"Note: Git ignores .gitattributes (.gitignore:2), .sagents/ (.gitignore:2), src/conversations/scope.rs (.gitignore:3): other clones will not have that, and `sagents check` fails there. Exclude it from that pattern, for example with the lines `!.sagents/` and `!.sagents/**` at the end of .gitignore.");
     assert_eq!(notes(PLAIN, &host), note);
-    host.write(".gitignore", "# Hidden files.\n.*\nstates.rs\n!.sagents/\n!.sagents/**\n!.gitattributes\n");
-    assert_snapshot!(notes(PLAIN, &host), @"Note: Git ignores src/conversations/states.rs (.gitignore:3), src/conversations/store/states.rs (.gitignore:3), src/conversations/tests/states.rs (.gitignore:3): other clones will not have that, and `sagents check` fails there. Exclude it from that pattern, for example with the line `!src/conversations/states.rs` at the end of .gitignore.");
+    host.write(".gitignore", "# Hidden files.\n.*\nscope.rs\n!.sagents/\n!.sagents/**\n!.gitattributes\n");
+    assert_snapshot!(notes(PLAIN, &host), @"Note: Git ignores src/conversations/scope.rs (.gitignore:3): other clones will not have that, and `sagents check` fails there. Exclude it from that pattern, for example with the line `!src/conversations/scope.rs` at the end of .gitignore.");
     // What is committed is in every clone.
     git(&host, "add --force .");
     git(&host, "commit --quiet --message=all");
@@ -144,17 +105,19 @@ fn edits_that_name_the_column_of_a_former_owner_are_listed() {
         .file("src/accounts.rs", "pub struct Scope {\n    pub user_id: i64,\n    pub team_id: i64,\n}\n");
     host.generate(PLAIN);
     let sql = "\nconst MINE: &str = \"SELECT count(*) FROM sagents_conversations WHERE user_id = $1\";\n";
-    for path in ["src/conversations/store/conversations.rs", "src/conversations/values.rs"] {
+    let [context, model] = ["src/conversations.rs", "src/conversations/conversation.rs"];
+    for path in [context, model] {
         host.write(path, &(host.read(path) + sql));
     }
-    let states = "src/conversations/states.rs";
-    host.write(states, &(host.read(states) + "\n// Not a user_ids.\n"));
+    let state = "src/conversations/agent_state.rs";
+    host.write(state, &(host.read(state) + "\n// Not a user_ids.\n"));
     let run = host.generate("gen persistence conversations -t team --backfill none");
     let note = run.stdout.lines().find(|line| line.starts_with("Note: The owner")).unwrap_or_default();
     let line = |path: &str| host.read(path).lines().position(|line| line.starts_with("const MINE")).unwrap() + 1;
-    let [store, values] = ["src/conversations/store/conversations.rs", "src/conversations/values.rs"].map(line);
-    let note = note.replace(&format!(":{store}, "), ":[line], ").replace(&format!(":{values}."), ":[line].");
-    assert_snapshot!(note, @"Note: The owner is not `user_id` any more, and edits of yours still name it: src/conversations/store/conversations.rs:[line], src/conversations/values.rs:[line]. A statement there may compare the column of the former owner with the key of the new one.");
+    let note = [context, model]
+        .iter()
+        .fold(note.to_owned(), |note, path| note.replace(&format!("{path}:{}", line(path)), &format!("{path}:[line]")));
+    assert_snapshot!(note, @"Note: The owner is not `user_id` any more, and edits of yours still name it: src/conversations/conversation.rs:[line], src/conversations.rs:[line]. A statement there may compare the column of the former owner with the key of the new one.");
     // It was said once.
     assert!(!host.generate("update").stdout.contains("Note: The owner"));
 }
@@ -164,7 +127,7 @@ fn a_dry_run_with_a_conflict_does_not_claim_that_anything_was_written() {
     let host = Host::library();
     host.generate(PLAIN);
     let scope = "src/conversations/scope.rs";
-    host.write(scope, &host.read(scope).replace("Owner::new(self.user_id)", "Owner::new(self.user_id + 1)"));
+    host.write(scope, &host.read(scope).replace("self.user_id)", "self.user_id + 1)"));
     let run = host.sagents("gen persistence conversations -t team --owner-id i64 --backfill none --dry-run");
     assert_eq!(run.code, 4, "{}", run.stderr);
     assert_snapshot!(anonymous(&host, &run.stderr), @"

@@ -25,9 +25,9 @@ pub fn refusal_by(host: &Host, line: &str, program: impl FnOnce(&[&str]) -> Run)
     format!("$ {line}\n{}exit {}\n", anonymous(host, &run.stderr), run.code)
 }
 
-/// A text without the directory that the host happens to be in, and without the time.
+/// A text without the directories of the host and the library, and without the time.
 pub fn anonymous(host: &Host, text: &str) -> String {
-    let text = text.replace(host.root().to_str().unwrap(), "[host]");
+    let text = without_library(text).replace(host.root().to_str().unwrap(), "[host]");
     let text = text.replace(outside(host).to_str().unwrap(), "[outside]");
     text.split_inclusive(['/', '\n'])
         .map(|part| match part.split_once("_create_") {
@@ -35,6 +35,18 @@ pub fn anonymous(host: &Host, text: &str) -> String {
             _ => part.to_owned(),
         })
         .collect()
+}
+
+/// A text without the directory of the library, which depends on where the host is.
+pub fn without_library(text: &str) -> String {
+    const LIBRARY: &str = "crates/sagents";
+    let parts = text.split_inclusive(LIBRARY).map(|part| match part.strip_suffix(LIBRARY) {
+        Some(above) if above.ends_with('/') => {
+            above.trim_end_matches(|c: char| !"\"`' \n".contains(c)).to_owned() + "[library]"
+        }
+        _ => part.to_owned(),
+    });
+    parts.collect()
 }
 
 /// What a report lists as left to do.

@@ -62,9 +62,9 @@ fn a_file_that_is_the_hosts_by_now_needs_no_formatting() {
 
 #[test]
 fn a_merged_file_needs_no_formatting_again() {
-    let host = crate::rerun::older("src/conversations/states.rs", "/// A stored agent state.", "/// What was saved.");
-    let text = host.read("src/conversations/states.rs");
-    host.write("src/conversations/states.rs", &format!("{text}\n// Ours.\n"));
+    let path = "src/conversations/scope.rs";
+    let host = crate::rerun::older(path, "impl OwnerScope", "/// Older.\nimpl OwnerScope");
+    host.write(path, &format!("{}\n// Ours.\n", host.read(path)));
     host.generate(LINE);
     for line in [LINE, "check"] {
         without_rustfmt(&host, line);

@@ -87,17 +87,6 @@ fn options_in_an_inline_table_are_options() {
 }
 
 #[test]
-fn a_scope_in_the_runtime_is_refused() {
-    let host = Host::library();
-    let run = host.sagents("gen persistence conversations --scope crate::sagents::Scope");
-    assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
-    error: --scope: `crate::sagents::Scope` would be in the agent runtime
-    help: keep the scope in another module, for example `crate::accounts::Scope`
-    exit 2
-    ");
-}
-
-#[test]
 fn a_context_that_was_moved_or_deleted_is_not_declared_again() {
     for declared in [false, true] {
         let host = Host::library();
@@ -120,32 +109,10 @@ fn a_context_that_was_moved_or_deleted_is_not_declared_again() {
         assert_eq!(host.sagents("check").code, 5);
         // One of the ways out.
         let run = host.generate("gen persistence crate::conversations");
-        assert!(run.stdout.contains("created   src/conversations/states.rs"), "{}", run.stdout);
+        assert!(run.stdout.contains("created   src/conversations/agent_state.rs"), "{}", run.stdout);
         assert!(host.read("src/lib.rs").contains("pub mod conversations;\n"));
         assert_eq!(host.sagents("check").code, 0);
     }
-}
-
-#[test]
-fn a_runtime_that_was_deleted_is_not_declared_again() {
-    let host = Host::library();
-    host.generate(ONE);
-    fs::remove_dir_all(host.root().join("src/sagents")).unwrap();
-    fs::remove_file(host.root().join("src/sagents.rs")).unwrap();
-    host.write("src/lib.rs", &host.read("src/lib.rs").replace("pub mod sagents;\n", ""));
-    let before = everything(&host);
-    for line in ["update", "diff"] {
-        let run = host.sagents(line);
-        assert_eq!(everything(&host), before, "{line}");
-        allow_duplicates! { assert_snapshot!(format!("{}exit {}", run.stderr, run.code), @"
-        error: `sagents` was generated, and src/sagents.rs is gone: it was moved or deleted
-        help: restore src/sagents.rs from version control, or generate it again with `sagents gen persistence crate::conversations`
-        exit 5
-        ") };
-    }
-    host.generate("gen persistence crate::conversations");
-    assert!(host.exists("src/sagents/session/handle.rs"));
-    assert_eq!(host.sagents("check").code, 0);
 }
 
 #[test]
@@ -221,11 +188,11 @@ fn documents(text: &str) -> Vec<Value> {
 
 #[test]
 fn there_is_one_json_document_whatever_happens() {
-    let states = "src/conversations/states.rs";
+    let state = "src/conversations/agent_state.rs";
     let fresh = Host::library();
     let conflict = || {
-        let host = older(states, "/// A stored agent state.", "/// What was saved.");
-        edit(&host, states, "/// What was saved.", "/// My own words.");
+        let host = older(state, "//! The header of a stored agent state.", "//! What was saved.");
+        edit(&host, state, "//! What was saved.", "//! My own words.");
         host
     };
     let with_options = |options: &str| {
@@ -237,7 +204,7 @@ fn there_is_one_json_document_whatever_happens() {
     let lost = Host::library();
     lost.generate(ONE);
     fs::remove_dir_all(lost.root().join(".sagents")).unwrap();
-    lost.write(states, "// Mine.\n");
+    lost.write(state, "// Mine.\n");
     let cases = [
         (Host::library(), format!("{ONE} --json"), 0),
         (Host::library(), "gen persistence conversations -s accounts::Scope --owner-id no --json".to_owned(), 2),
@@ -275,13 +242,13 @@ fn there_is_one_json_document_whatever_happens() {
 fn what_was_kept_once_is_not_overwritten() {
     let host = Host::library();
     host.generate(ONE);
-    let states = "src/conversations/states.rs";
+    let state = "src/conversations/agent_state.rs";
     for text in ["// First.\n", "// Second.\n", "// Third.\n"] {
-        host.write(states, text);
+        host.write(state, text);
         host.generate(&format!("{ONE} --force"));
     }
     for (kept, text) in [("orig", "// First.\n"), ("orig.1", "// Second.\n"), ("orig.2", "// Third.\n")] {
-        assert_eq!(host.read(&format!("{states}.{kept}")), text);
+        assert_eq!(host.read(&format!("{state}.{kept}")), text);
     }
 }
 
@@ -304,14 +271,14 @@ fn a_memory_that_is_gone_after_a_change_of_owner_is_named() {
 fn a_path_of_an_ejected_file_may_be_written_in_other_ways_and_a_wrong_one_is_noted() {
     let host = Host::library();
     host.generate(ONE);
-    let states = "src/conversations/states.rs";
+    let state = "src/conversations/agent_state.rs";
     let options = host.read("sagents.toml");
-    host.write("sagents.toml", &format!("{options}ejected = [\"./{states}\", \"src/states.rs\"]\n"));
-    host.write(states, "// Mine.\n");
+    host.write("sagents.toml", &format!("{options}ejected = [\"./{state}\", \"src/agent_state.rs\"]\n"));
+    host.write(state, "// Mine.\n");
     let run = host.generate(&format!("{ONE} --force"));
-    assert_eq!(host.read(states), "// Mine.\n");
+    assert_eq!(host.read(state), "// Mine.\n");
     assert!(
-        run.stdout.contains("Note: `ejected` in sagents.toml names src/states.rs, which is not a generated file."),
+        run.stdout.contains("Note: `ejected` in sagents.toml names src/agent_state.rs, which is not a generated file."),
         "{}",
         run.stdout
     );

@@ -1,4 +1,4 @@
-//! Workspaces at fixed places that cargo compiles, and the programs that come out of it.
+//! Workspaces at fixed places that cargo compiles, and the programs in them.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,73 +10,54 @@ use std::{fs, thread};
 use crate::postgres::Database;
 use crate::support::{self, Host, Run};
 
-/// What is done with the crates of a workspace without their tests. With them, they are compiled, linted and run.
-#[derive(Clone, Copy)]
-pub enum WithoutTests {
-    /// They are compiled too, and documented.
-    Compiled,
-    /// They are checked and documented.
-    Checked,
-    /// Nothing: other workspaces have the same crates but for their tests.
-    Known,
-}
-
 pub struct Workspace {
     pub host: Host,
     pub database: Option<Database>,
 }
 
 impl Workspace {
-    pub fn new(name: &str) -> Self {
-        Self { host: Host::compiled(name), database: None }
+    /// A workspace with these members, which are still to be written.
+    pub fn new(name: &str, members: &[&str]) -> Self {
+        let host = Host::compiled(name);
+        support::write_workspace(&host, members);
+        Self { host, database: None }
     }
 
     /// As `new`, with a database on a real server for `DATABASE_URL`.
-    pub fn with_server(name: &str) -> Self {
-        Self { database: Some(Database::new()), ..Self::new(name) }
+    pub fn with_server(name: &str, members: &[&str]) -> Self {
+        Self { database: Some(Database::new()), ..Self::new(name, members) }
     }
 
-    /// Runs the real program in the host; it must succeed.
+    /// Runs the real program in the workspace. It must succeed.
     pub fn generate_by_program(&self, args: &str) {
         let run = self.host.program(args);
         assert_eq!(run.code, 0, "{args}\n{}{}", run.stdout, run.stderr);
     }
 
-    /// Calls `sagents` in a directory below the host; it must succeed.
-    pub fn generate(&self, directory: &str, args: &str) -> Run {
-        let run = self.host.sagents_in(directory, &args.split_whitespace().collect::<Vec<_>>());
+    /// Calls `sagents` in a member. It must succeed.
+    pub fn generate(&self, member: &str, args: &str) -> Run {
+        let run = self.host.sagents_in(member, &args.split_whitespace().collect::<Vec<_>>());
         assert_eq!(run.code, 0, "{args}\n{}{}", run.stdout, run.stderr);
         run
     }
 
-    /// The host is formatted, it and its documentation are without a warning, and its tests pass.
-    pub fn prove(&self, without_tests: WithoutTests) -> Vec<Program> {
-        self.check_format("--all");
-        let programs = self.build(without_tests);
+    /// The members are formatted, they and their documentation have no warnings, and their tests pass.
+    pub fn prove(&self) -> Vec<Program> {
+        self.check_format();
+        let programs = self.build();
         self.test(&programs);
         programs
     }
 
-    pub fn check_format(&self, packages: &str) {
-        self.run(support::cargo(&self.host).args(["fmt", packages, "--check"]));
+    pub fn check_format(&self) {
+        self.run(support::cargo(&self.host).args(["fmt", "--check"]));
     }
 
-    /// Compiles the host without a warning. Cargo compiles one host at a time; concurrently the tests of others run.
-    pub fn build(&self, without_tests: WithoutTests) -> Vec<Program> {
+    /// Compiles the members without a warning. Cargo compiles one workspace at a time; the tests of others run then.
+    pub fn build(&self) -> Vec<Program> {
         let mut command = support::cargo(&self.host);
         command.env("RUSTC_WORKSPACE_WRAPPER", wrapper());
-        if self.database.is_some() || matches!(without_tests, WithoutTests::Compiled) {
-            // It does not depend on the database, see tests/cli/seam.rs, or on what a new package has in addition.
-            command.env("PUBLIC_DOCUMENTATION", "known");
-        }
-        let targets = match without_tests {
-            WithoutTests::Compiled => "--all-targets",
-            WithoutTests::Checked | WithoutTests::Known => "--tests",
-        };
-        if let WithoutTests::Checked = without_tests {
-            command.env("WITHOUT_TESTS", "checked");
-        }
-        command.args(["build", "--workspace", targets, "--message-format", "json-render-diagnostics"]);
+        command.args(["build", "--workspace", "--all-targets", "--message-format", "json-render-diagnostics"]);
         let turn = support::build_turn();
         let built = self.run(&mut command);
         drop(turn);
@@ -99,7 +80,7 @@ impl Workspace {
         });
     }
 
-    /// Runs the only program of the host that is no test, and returns what it prints.
+    /// Runs the only program of the workspace that is no test, and returns what it prints.
     pub fn show(&self, programs: &[Program]) -> String {
         let [program] = programs.iter().filter(|program| !program.is_test).collect::<Vec<_>>()[..] else {
             panic!("one program is expected: {programs:?}")
@@ -132,10 +113,10 @@ const LAX: &str = "#[allow(
 ";
 
 /// Makes modules with tests part of a library, which they use as others do: it is compiled once then.
-pub fn add_tests(host: &Host, package: &str, library: &str, files: &[(&str, impl AsRef<str>)]) {
+pub fn add_tests(host: &Host, package: &str, library: &str, files: &[(&str, &str)]) {
     let mut names = BTreeSet::new();
     for (path, text) in files {
-        host.write(&format!("{package}/src/{path}"), text.as_ref());
+        host.write(&format!("{package}/src/{path}"), text);
         names.extend(path.split(['/', '.']).next());
     }
     let root = format!("{package}/src/lib.rs");

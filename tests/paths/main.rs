@@ -1,30 +1,31 @@
-//! Path equivalence: from every option set to every other one, on real databases, with every sqlx that hosts may have as
-//! the migrator. The program generates the migrations; a small host, `runner/`, moves databases along them.
+//! Path equivalence: from every option set to every other one, on real databases. The program generates the migrations,
+//! which move databases with rows.
 
+mod calls;
+mod catalogue;
+mod database;
+mod moves;
 #[path = "../../crates/sagents/tests/support/postgres.rs"]
 mod postgres;
+mod rows;
+mod scenarios;
 mod sets;
 #[path = "../support/mod.rs"]
 mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 use std::thread;
 
+use database::Place;
 use sets::{Change, Database, KEYS, SETS, Set, backfill, change, owners};
-use support::{Host, Run, cargo, manifest};
+use support::{Host, manifest};
 use tempfile::TempDir;
-
-const VERSIONS: [&str; 2] = ["0.9", "0.8"];
 
 #[test]
 fn every_path_leads_to_a_fresh_install_on_sqlite() {
-    let paths = Paths::generated(Database::Sqlite);
-    for sqlx in VERSIONS {
-        run(sqlx, &["sqlite", paths.root()]);
-    }
+    prove(&Paths::generated(Database::Sqlite), &Place::Memory);
 }
 
 #[test]
@@ -32,9 +33,14 @@ fn every_path_leads_to_a_fresh_install_on_sqlite() {
 fn every_path_leads_to_a_fresh_install_on_postgres() {
     let paths = Paths::generated(Database::Postgres);
     let database = postgres::Database::new();
-    for sqlx in VERSIONS {
-        run(sqlx, &["postgres", paths.root(), &database.url()]);
-    }
+    prove(&paths, &Place::Server(database.url()));
+}
+
+fn prove(paths: &Paths, place: &Place) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (proven, failures) = runtime.block_on(moves::prove(place, paths.directory.path()));
+    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
+    assert_eq!(proven, SETS.len() * (SETS.len() - 1));
 }
 
 /// The migrations of every set, and of every way from one set to another.
@@ -44,32 +50,14 @@ struct Paths {
 }
 
 impl Paths {
-    /// A project of every set.
-    fn fresh(database: Database) -> Self {
+    fn generated(database: Database) -> Self {
         let paths = Self { directory: support::temporary("sagents-paths-"), database };
         in_parallel(SETS.iter().collect(), |set| paths.generate_fresh(set));
-        paths
-    }
-
-    /// Concurrently the runners are compiled: hosts of other tests wait for that now, and these would wait for them later.
-    fn generated(database: Database) -> Self {
-        thread::scope(|scope| {
-            scope.spawn(|| runner(VERSIONS[0]));
-            Self::generate(database)
-        })
-    }
-
-    fn generate(database: Database) -> Self {
-        let paths = Self::fresh(database);
         let pairs = SETS.iter().flat_map(|old| SETS.iter().map(move |new| (old, new)));
         let pairs = pairs.filter(|(old, new)| old.name != new.name).collect();
         in_parallel(pairs, |(old, new)| paths.generate_pair(old, new));
         paths.generate_special();
         paths
-    }
-
-    fn root(&self) -> &str {
-        self.directory.path().to_str().unwrap()
     }
 
     /// A project of its own.
@@ -155,28 +143,6 @@ impl Paths {
         copy(&host.root().join("migrations"), &self.directory.path().join("special").join(name));
     }
 
-    /// The generated code of two sets is the same but for the names of tables, of the owner and of its column.
-    fn differ_in_names(&self, kind: &Set, set: &Set) {
-        let (Some(from), Some(to)) = (&kind.owner, &set.owner) else { panic!("{} and {}", kind.name, set.name) };
-        let code = |set: &Set, shown: &dyn Fn(&str) -> String| -> Vec<String> {
-            let mut files = self.host(set).files();
-            files.retain(|path, _| path.starts_with("src/conversations"));
-            let files = files.into_iter().map(|(path, text)| path + "\n" + &shown(str::from_utf8(&text).unwrap()));
-            let lines = files.collect::<String>();
-            lines.lines().filter(|line| !line.trim_start().starts_with("//")).map(str::to_owned).collect()
-        };
-        let renamed = |text: &str| {
-            text.replace(&format!("\"{}", kind.prefix), &format!("\"{}", set.prefix))
-                .replace(&format!(" {}*", kind.prefix), &format!(" {}*", set.prefix))
-                .replace(from.field, to.field)
-                .replace(&format!("{:?}Scope", from.key), &format!("{:?}Scope", to.key))
-                .replace(&format!("\"type\": \"{}\"", from.noun), &format!("\"type\": \"{}\"", to.noun))
-        };
-        let (expected, found) = (code(kind, &renamed), code(set, &str::to_owned));
-        let difference = expected.iter().zip(&found).find(|(expected, found)| expected != found);
-        assert_eq!((difference, expected.len()), (None, found.len()), "{} and {}", kind.name, set.name);
-    }
-
     fn host(&self, set: &Set) -> Host {
         Host::at(self.directory.path().join("projects").join(set.name))
     }
@@ -234,81 +200,6 @@ fn scopes() -> String {
         scope(format!("{key:?}Scope"), &format!("pub key: {kind},"))
     });
     owned.concat() + &scope("Anyone".to_owned(), "")
-}
-
-/// The program that has a version of sqlx. The first one that is asked for compiles all.
-fn runner(sqlx: &str) -> &'static Path {
-    static RUNNERS: OnceLock<[PathBuf; VERSIONS.len()]> = OnceLock::new();
-    let runners = RUNNERS.get_or_init(|| {
-        let _turn = support::build_turn();
-        VERSIONS.map(compile)
-    });
-    let (_, runner) = VERSIONS.iter().zip(runners).find(|(version, _)| **version == sqlx).unwrap();
-    runner
-}
-
-/// Runs the runner that has a version of sqlx.
-fn run(sqlx: &str, arguments: &[&str]) {
-    let run = Run::of(Command::new(runner(sqlx)).args(arguments));
-    assert_eq!(run.code, 0, "with sqlx {sqlx}: {}{}", run.stdout, run.stderr);
-    let pairs = SETS.len() * (SETS.len() - 1);
-    assert_eq!(run.stdout, format!("{pairs} proven, 0 failed\n"), "with sqlx {sqlx}");
-}
-
-/// Compiles the runner with a version of sqlx, where the last run left it.
-fn compile(sqlx: &str) -> PathBuf {
-    let host = Host::at(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("paths/runner {sqlx}")));
-    let main = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/paths/runner/main.rs");
-    let text = include_str!("runner/manifest.toml").replace("{{ main }}", main.to_str().unwrap());
-    // The dependencies are those of the hosts in tests/compiled, so that they are compiled once.
-    let members = support::write_dependencies(&host, Some(sqlx));
-    let text = text.replace("{{ sqlx }}", sqlx).replace("{{ members }}", &format!("{members:?}"));
-    host.write("Cargo.toml", &text);
-    // One version makes the calls; what the other migrates is the same.
-    let features = if sqlx == VERSIONS[0] { "calls" } else { "" };
-    write_contexts(&host, !features.is_empty());
-    let mut command = cargo(&host);
-    let built = Run::of(command.args(["build", "--quiet", "--workspace", "--features", features]));
-    assert_eq!(built.code, 0, "the runner with sqlx {sqlx}\n{}", built.stderr);
-    support::target(&host).join("debug/runner")
-}
-
-/// The generated code of every kind of set and database as modules of the runner, for the calls of `runner/calls.rs`.
-fn write_contexts(host: &Host, with_calls: bool) {
-    let new = Host::empty();
-    let mut modules = String::new();
-    if with_calls {
-        modules += "#![allow(dead_code, unused_imports)]\n\npub mod calls;\nmod sagents;\nmod scopes;\n";
-        new.write("calls.rs", include_str!("runner/calls.rs"));
-        new.write("scopes.rs", &scopes());
-        for (database, name) in [(Database::Sqlite, "sqlite"), (Database::Postgres, "postgres")] {
-            let paths = Paths::fresh(database);
-            for set in SETS {
-                if set.name != set.kind().name {
-                    paths.differ_in_names(set.kind(), set);
-                    continue;
-                }
-                let (source, module) = (paths.host(set).root().join("src"), format!("{name}_{}", set.name));
-                copy(&source.join("conversations"), &new.root().join(&module));
-                fs::copy(source.join("conversations.rs"), new.root().join(format!("{module}.rs"))).unwrap();
-                copy(&source.join("sagents"), &new.root().join("sagents"));
-                fs::copy(source.join("sagents.rs"), new.root().join("sagents.rs")).unwrap();
-                // What is not called is not compiled to the end.
-                modules.extend(["mod ", &module, ";\n"]);
-            }
-        }
-    }
-    new.write("lib.rs", &modules);
-    // What did not change is not compiled again.
-    let source = host.root().join("src");
-    fs::create_dir_all(&source).unwrap();
-    let (before, now) = (Host::at(source.clone()).files(), new.files());
-    for path in before.keys().filter(|path| !now.contains_key(*path)) {
-        fs::remove_file(source.join(path)).unwrap();
-    }
-    for (path, text) in now.iter().filter(|(path, text)| before.get(*path) != Some(text)) {
-        host.write(&format!("src/{path}"), str::from_utf8(text).unwrap());
-    }
 }
 
 /// Does something with every item, on all processors.

@@ -1,6 +1,6 @@
-//! The option sets, and who owns what: shared by the test, which generates, and the runner, which moves databases.
+//! The option sets, and who owns what.
 
-#![allow(dead_code, reason = "the test and the runner each use a part of it")]
+use sagents::{Group, KeyKind, OwnerColumn, SCHEMA, Tables};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Database {
@@ -130,17 +130,32 @@ impl Set {
         format!("{}{name}", self.prefix)
     }
 
-    /// The set whose generated code is the same, up to names.
-    pub fn kind(&self) -> &'static Self {
-        Self::find(match &self.owner {
-            None => "none",
-            Some(owner) if owner.grouped => "user_in_chat",
-            Some(owner) => match owner.key.kind() {
-                "uuid" => "team",
-                "text" => "org_without_table",
-                _ => "user",
+    /// The owner's column.
+    pub fn field(&self) -> &'static str {
+        self.owner.as_ref().map_or("sagents_owner", |owner| owner.field)
+    }
+
+    /// The owner of a person's conversations, as a literal.
+    pub fn owner_of(&self, person: u8, database: Database) -> String {
+        self.owner.as_ref().map_or_else(|| "0".to_owned(), |owner| owner.key.of(person, database))
+    }
+
+    /// The tables as generated code describes them.
+    pub fn tables(&self) -> Tables {
+        let column = match &self.owner {
+            None => OwnerColumn::none(),
+            Some(Owner { field, key, .. }) => match key.kind() {
+                "uuid" => OwnerColumn::uuid(field),
+                "text" => OwnerColumn::text(field),
+                _ => OwnerColumn::integer(field),
             },
-        })
+        };
+        let tables = Tables::new(SCHEMA, self.prefix, column);
+        if !self.owner.is_some_and(|owner| owner.grouped) {
+            return tables;
+        }
+        let (table, group, member) = ("members", "organization_id", "user_id");
+        tables.group(Group { table, group, kind: KeyKind::Integer, member })
     }
 }
 

@@ -27,6 +27,13 @@ pub struct Block {
 /// A block of a page that changes a file.
 pub struct Edit {
     pub path: String,
+    /// In the order of the file.
+    pub hunks: Vec<Hunk>,
+}
+
+/// Lines of a file, and the lines that replace them.
+#[derive(Default)]
+pub struct Hunk {
     pub old: String,
     pub new: String,
 }
@@ -34,8 +41,15 @@ pub struct Edit {
 impl Edit {
     /// The text of the file after it.
     pub fn apply(&self, text: &str) -> String {
-        assert!(text.contains(&self.old), "{} has no\n{}", self.path, self.old);
-        text.replacen(&self.old, &self.new, 1)
+        let (mut edited, mut rest) = (String::new(), text);
+        for Hunk { old, new } in &self.hunks {
+            let parts = rest.split_once(old.as_str());
+            let (before, after) = parts.unwrap_or_else(|| panic!("{} has no\n{old}", self.path));
+            edited += before;
+            edited += new;
+            rest = after;
+        }
+        edited + rest
     }
 }
 
@@ -47,19 +61,24 @@ impl Block {
         Some(path).filter(|path| path.contains('.') && !path.contains(' '))
     }
 
-    /// What a `diff` does to the file that it names.
+    /// What a `diff` does to the file that its first line names. Lines with `@@` separate its hunks.
     pub fn edit(&self) -> Option<Edit> {
-        let (mut old, mut new) = (String::new(), String::new());
+        let mut hunks = vec![Hunk::default()];
         for line in self.text.lines().skip(1) {
-            let (mark, text) = line.split_at_checked(1)?;
-            for side in [(" -", &mut old), (" +", &mut new)] {
+            if line.starts_with("@@") {
+                hunks.push(Hunk::default());
+                continue;
+            }
+            let (mark, text) = if line.is_empty() { (" ", "") } else { line.split_at_checked(1)? };
+            let hunk = hunks.last_mut()?;
+            for side in [(" -", &mut hunk.old), (" +", &mut hunk.new)] {
                 if side.0.contains(mark) {
                     side.1.extend([text, "\n"]);
                 }
             }
         }
-        let is_edit = self.language == "diff" && old != new;
-        is_edit.then_some(Edit { path: self.path()?.to_owned(), old, new })
+        let is_edit = self.language == "diff" && hunks.iter().all(|hunk| hunk.old != hunk.new);
+        is_edit.then_some(Edit { path: self.path()?.to_owned(), hunks })
     }
 }
 

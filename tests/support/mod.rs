@@ -201,9 +201,14 @@ fn write_program(path: &Path, line: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// The cargo that this process was started by.
+pub fn cargo_program() -> Command {
+    Command::new(tools(OsString::new()).cargo)
+}
+
 /// A cargo that says of a host what cargo says of it now. It is a third of the time of a run.
 pub fn cargo_that_knows(host: &Host, directory: &Path) -> PathBuf {
-    let mut command = Command::new(tools(OsString::new()).cargo);
+    let mut command = cargo_program();
     command.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]).current_dir(host.root());
     let (answer, program) = (directory.join("metadata.json"), directory.join("cargo"));
     fs::write(&answer, Run::of(&mut command).succeeded("metadata").stdout).unwrap();
@@ -217,16 +222,16 @@ pub fn cargo(host: &Host) -> Command {
     // Crates of two workspaces may be the same file to cargo. A setting that is not one of their dependencies keeps them
     // apart.
     const HOSTS: [&str; 11] = [
+        "customized",
         "edited",
         "init",
-        "init on postgres",
-        "new",
-        "older hosts",
-        "oldest",
+        "page",
         "postgres",
+        "runner",
         "runner 0.8",
         "runner 0.9",
-        "stacks",
+        "sea_orm",
+        "sqlite",
         "web",
     ];
     let name = host.root().file_name().unwrap();
@@ -239,12 +244,8 @@ pub fn cargo(host: &Host) -> Command {
     for check in ["debug-assertions", "overflow-checks"] {
         command.args(["--config", &format!("profile.dev.package.'*'.{check} = false")]);
     }
-    // Searches in SQLite take longer than the compiler needs for this, where there are many.
-    if host.read("Cargo.toml").contains(NEW_DEPENDENCIES) {
-        command.args(["--config", "profile.dev.package.libsqlite3-sys.opt-level = 1"]);
-    }
     command.current_dir(host.root());
-    for variable in ["CARGO_ENCODED_RUSTFLAGS", "DATABASE_URL", "RUSTC_WORKSPACE_WRAPPER", "RUSTFMT"] {
+    for variable in ["CARGO_ENCODED_RUSTFLAGS", "DATABASE_URL", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS", "RUSTFMT"] {
         command.env_remove(variable);
     }
     command
@@ -252,35 +253,24 @@ pub fn cargo(host: &Host) -> Command {
         .env("CARGO_TARGET_DIR", target(host))
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("CARGO_INCREMENTAL", "0")
-        .env("CARGO_TERM_COLOR", "never")
-        .env("RUSTFLAGS", "-D warnings -W clippy::pedantic");
+        .env("CARGO_TERM_COLOR", "never");
     command
 }
 
-/// A workspace with these members and with crates that have nothing but dependencies (`write_dependencies`). With this
-/// resolver, macros share them too.
-pub fn write_workspace(host: &Host, sqlx: Option<&str>, members: &[&str]) {
-    let members = [members, &write_dependencies(host, sqlx)].concat();
+/// A workspace with these members. With this resolver, macros share dependencies, too.
+pub fn write_workspace(host: &Host, members: &[&str]) {
+    let members = [members, &[write_dependencies(host)]].concat();
     host.write("Cargo.toml", &format!("[workspace]\nresolver = \"1\"\nmembers = {members:?}\n"));
 }
 
-/// Writes crates that ask for every feature that a host with a version of sqlx may ask for, so that workspaces with them
-/// share what they compile of their dependencies. Returns their directories. The newest version is also that of new
-/// packages.
-pub fn write_dependencies(host: &Host, sqlx: Option<&str>) -> Vec<&'static str> {
-    let for_hosts = sqlx.map_or(FOR_ALL.to_owned(), dependencies);
-    let mut crates = vec![("dependencies", manifest("dependencies", "2024", &for_hosts))];
-    if sqlx == Some(NEWEST) {
-        let new = Host::empty();
-        let args = "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --init --web axum";
-        new.unformatted(&words(args)).succeeded(args);
-        crates.push((NEW_DEPENDENCIES, new.read("Cargo.toml").replace("my_app", "new_dependencies")));
-    }
-    for (directory, manifest) in &crates {
-        host.write(&format!("{directory}/Cargo.toml"), manifest);
-        host.write(&format!("{directory}/src/lib.rs"), "//! Nothing but its dependencies.\n");
-    }
-    crates.into_iter().map(|(directory, _)| directory).collect()
+/// Writes a crate that asks for every feature that a host may ask for, so that all workspaces with it share what they
+/// compile of their dependencies. Returns its directory.
+pub fn write_dependencies(host: &Host) -> &'static str {
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/sagents");
+    let dependencies = DEPENDENCIES.replace("{library}", library.to_str().unwrap());
+    host.write("dependencies/Cargo.toml", &manifest("dependencies", "2024", &dependencies));
+    host.write("dependencies/src/lib.rs", "//! Nothing but its dependencies.\n");
+    "dependencies"
 }
 
 /// The turn of a build of hosts, until it is dropped. Cargo lets one of them at a time into their directory, but not the one
@@ -291,61 +281,24 @@ pub fn build_turn() -> File {
     turn
 }
 
-/// The crate with the dependencies of new packages, in a host that shares them.
-const NEW_DEPENDENCIES: &str = "dependencies/new";
-
-/// The sqlx that a new package gets.
-pub const NEWEST: &str = "0.9";
-
-/// The oldest sqlx that generated code compiles with.
-pub const OLDEST_ON_SQLITE: &str = "=0.8.0";
-pub const OLDEST_ON_POSTGRES: &str = "=0.7.4";
-
-/// What the pages use beside generated code.
-pub const FOR_DOCUMENTS: &str = "\
-axum = { version = \"0.8\", default-features = false, features = [\"http1\", \"json\", \"original-uri\", \"query\", \"tokio\"] }
-tower = { version = \"0.5\", default-features = false, features = [\"util\"] }
-";
-
-/// What the tests of the matrix use.
-const FOR_TESTS: &str = "proptest = { version = \"1.6\", default-features = false, features = [\"std\"] }\n";
-
-/// What most crates depend on, with all the features that one of them asks for: workspaces with other versions of sqlx
-/// share it too.
-const FOR_ALL: &str = r#"
+/// What hosts depend on. sea-orm has a sqlx of its own.
+const DEPENDENCIES: &str = r#"
 [dependencies]
+async-trait = "0.1"
+axum = "0.8"
 futures-util = "0.3"
-serde_core = "1.0"
-smallvec = { version = "1.13", features = ["const_generics", "const_new", "serde"] }
-syn_2 = { package = "syn", version = "2.0", features = ["extra-traits", "fold", "full", "visit", "visit-mut"] }
-syn_3 = { package = "syn", version = "3.0", features = ["extra-traits", "fold", "full", "visit", "visit-mut"] }
-tokio = { version = "1.40", features = ["io-util", "macros", "net", "rt-multi-thread", "sync", "test-util", "time"] }
+sagents = { path = "{library}", features = ["axum", "openai", "postgres", "sqlite"] }
+sea-orm = { version = "1.1", default-features = false, features = ["macros", "runtime-tokio", "sqlx-sqlite"] }
+sea-orm-migration = { version = "1.1", default-features = false, features = ["runtime-tokio", "sqlx-sqlite"] }
+serde = { version = "1.0", features = ["derive"] }
+serde_json = { version = "1.0", features = ["float_roundtrip"] }
+sqlx = { version = "0.9", features = ["postgres", "runtime-tokio", "sqlite"] }
+tokio = { version = "1.40", features = ["io-util", "macros", "net", "rt-multi-thread", "signal", "sync", "test-util", "time"] }
+tower = { version = "0.5", default-features = false, features = ["util"] }
 tracing = "0.1"
-url = "2.5"
+tracing-subscriber = "0.3"
+uuid = { version = "1.10", features = ["serde", "v7"] }
 "#;
-
-/// What hosts with a version of sqlx may depend on, with all the features that one of them asks for. Version 0.8 is the
-/// oldest one.
-fn dependencies(sqlx: &str) -> String {
-    let (sqlx, time, crates) = match sqlx {
-        "0.8" => (
-            OLDEST_ON_SQLITE,
-            ", \"time\"",
-            "time = { version = \"0.3.36\", features = [\"formatting\", \"parsing\"] }\n".to_owned(),
-        ),
-        newest => (newest, "", format!("{FOR_DOCUMENTS}{FOR_TESTS}")),
-    };
-    format!(
-        r#"{FOR_ALL}
-chrono = {{ version = "0.4", features = ["serde"] }}
-serde = {{ version = "1.0", features = ["derive"] }}
-serde_json = {{ version = "1.0", features = ["float_roundtrip"] }}
-sqlx = {{ version = "{sqlx}", features = ["chrono", "postgres", "runtime-tokio", "sqlite", "uuid"{time}] }}
-{crates}thiserror = "2.0"
-uuid = {{ version = "1.10", features = ["serde", "v7"] }}
-"#
-    )
-}
 
 /// Where cargo puts what such a host is for: its programs and its documentation.
 pub fn target(host: &Host) -> PathBuf {

@@ -5,7 +5,7 @@ use toml_edit::Item;
 
 use super::entry::{Entry, with_implied};
 use super::splice::{append, list, newline, one_line, put, replace, span_of};
-use super::{DEV, Manifest, NORMAL, Need, SQLX};
+use super::{DEV, LIBRARY, Manifest, NORMAL, Need};
 use crate::failure::{Failure, Result};
 
 /// The next text, and the entry in which it differs.
@@ -59,10 +59,10 @@ impl Manifest {
 
     /// What the workspace offers under a name that the generated code can use.
     fn offered(&self, need: &Need) -> Option<Entry<'_>> {
-        self.shared(need.name).filter(|entry| entry.key == need.name || need.name == SQLX)
+        self.shared(need.name).filter(|entry| entry.key == need.name || need.name == LIBRARY)
     }
 
-    /// `sqlx = { package = "sqlx-oldapi" }` takes the name of sqlx itself.
+    /// `uuid = { package = "other-uuid" }` takes the name of uuid itself.
     fn refuse_taken_name(&self, table: &str, name: &str) -> Result<()> {
         let Some(entry) = self.entries(table).find(|entry| entry.key == name && entry.package() != name) else {
             return Ok(());
@@ -76,10 +76,7 @@ impl Manifest {
 
     /// The generated code is compiled for every target, and a second entry could bring a second version.
     pub(super) fn refuse_some_targets(&self, name: &str) -> Result<()> {
-        let mut tables = self.for_targets(NORMAL, name);
-        if name == SQLX {
-            tables.extend(self.for_targets(DEV, name));
-        }
+        let tables = self.for_targets(NORMAL, name);
         let Some((table, entry)) = tables.first().filter(|_| self.find(NORMAL, name).is_none()) else { return Ok(()) };
         let (path, key) = (&self.path, entry.key);
         Err(Failure::decision(format!(
@@ -96,21 +93,13 @@ impl Manifest {
             ))
             .help(format!("remove `optional = true` from `{key}`")));
         }
-        if name != SQLX && key != name {
+        if name != LIBRARY && key != name {
             return Err(Failure::decision(format!(
                 "{path}: `{name}` is renamed to `{key}`, but the generated code calls it `{name}`"
             ))
             .help(format!("name the dependency `{name}`")));
         }
-        let features = entry.features(true);
-        let mut others = features.iter().filter(|feature| feature.starts_with("runtime-"));
-        match others.next() {
-            Some(other) if name == SQLX && !features.contains("runtime-tokio") => {
-                Err(Failure::decision(format!("{path}: sqlx runs on `{other}`, but the generated code runs on tokio"))
-                    .help("replace that feature of sqlx by `runtime-tokio`"))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn extended(&self, entry: &Entry<'_>, missing: &[&str]) -> String {
@@ -127,17 +116,14 @@ impl Manifest {
         put(raw, own, "features", &list(missing))
     }
 
-    /// A new entry, from the same source as the one in `model` if there is one: two versions of sqlx cannot be linked
-    /// together.
+    /// A new entry, from the same source as the one in `model` if there is one.
     fn added(&self, table: &'static str, need: &Need, model: Option<&Entry<'_>>, missing: &[&str]) -> Edit {
         let mut fields = match model {
             Some(Entry { own: Some(own), .. }) => copied_fields(self.document.raw(), own),
             Some(_) => vec![("workspace".to_owned(), "true".to_owned())],
-            None => vec![("version".to_owned(), format!("\"{}\"", self.version_to_write(need)))],
+            None if need.source.is_empty() => vec![("version".to_owned(), format!("\"{}\"", need.version))],
+            None => need.source.iter().map(|(name, value)| ((*name).to_owned(), format!("\"{value}\""))).collect(),
         };
-        if model.is_none() && WITHOUT_DEFAULTS.contains(&need.name) {
-            fields.push(("default-features".to_owned(), "false".to_owned()));
-        }
         if !missing.is_empty() {
             fields.push(("features".to_owned(), list(missing)));
         }
@@ -161,11 +147,6 @@ impl Manifest {
         Edit { table, key, text }
     }
 
-    fn version_to_write(&self, need: &Need) -> &'static str {
-        let decided = if need.name == SQLX { self.sqlx_to_add(&need.minimum()) } else { None };
-        decided.unwrap_or(need.version)
-    }
-
     pub(super) fn line(&self, table: &str, key: &str) -> Option<String> {
         let raw = self.document.raw();
         let item = self.document.get(table)?.get(key)?;
@@ -179,9 +160,6 @@ impl Manifest {
         Some(if place == NORMAL { text } else { format!("{text} # in [{place}]") })
     }
 }
-
-/// Crates whose default features take long to compile: a TLS library that is mostly C.
-const WITHOUT_DEFAULTS: &[&str] = &["async-openai", "rustls"];
 
 /// Where a need is met, and where its crate may be, too.
 fn tables(need: &Need) -> [&'static str; 2] {

@@ -70,7 +70,7 @@ fn prefer_same_name<'a>(entries: impl Iterator<Item = Entry<'a>>, package: &str)
 }
 
 impl Entry<'_> {
-    fn field(&self, name: &str) -> Option<&Item> {
+    pub(super) fn field(&self, name: &str) -> Option<&Item> {
         [self.own, self.shared].into_iter().flatten().find_map(|item| item.get(name))
     }
 
@@ -132,15 +132,11 @@ const IMPLIED: &[(&str, &str, &[&str])] = &[
     ("sqlx", "all-databases", &["mysql", "sqlite", "postgres", "any"]),
     ("sqlx", "sqlite-bundled", &["sqlite"]),
     ("sqlx", "sqlite-unbundled", &["sqlite"]),
-    ("chrono", "default", &["clock", "std", "oldtime", "wasmbind"]),
-    ("chrono", "clock", &["iana-time-zone", "now"]),
-    ("chrono", "now", &["std"]),
-    ("chrono", "std", &["alloc"]),
+    ("sagents", "sqlite-unbundled", &["sqlite"]),
     ("sea-orm", "sqlx-all", &["sqlx-mysql", "sqlx-postgres", "sqlx-sqlite"]),
     ("serde", "default", &["std"]),
     ("serde_json", "default", &["std"]),
     ("thiserror", "default", &["std"]),
-    ("time", "default", &["std"]),
     ("tokio", "full", &["fs", "io-util", "io-std", "macros", "net", "parking_lot", "process"]),
     ("tokio", "full", &["rt-multi-thread", "signal", "sync", "time"]),
     ("tokio", "rt-multi-thread", &["rt"]),

@@ -1,18 +1,24 @@
 use super::*;
 use crate::failure::Exit;
 
+const AGENTS: Need =
+    Need { name: LIBRARY, version: "0.8", minimum: "0.8.0", features: &["sqlite"], source: Vec::new(), dev: false };
 const SQLX_NEED: Need = Need {
     name: "sqlx",
     version: "0.9",
     minimum: "0.8.0",
     features: &["runtime-tokio", "sqlite", "macros", "uuid"],
+    source: Vec::new(),
     dev: false,
 };
-const ON_POSTGRES: Need = Need { minimum: "0.7.4", ..SQLX_NEED };
-const UUID: Need = Need { name: "uuid", version: "1.10", minimum: "1.10.0", features: &["v7"], dev: false };
-const THISERROR: Need = Need { name: "thiserror", version: "2", minimum: "1.0.0", features: &[], dev: false };
-const TOKIO: Need = Need { name: "tokio", version: "1", minimum: "1.20.0", features: &["time"], dev: false };
-const TOKIO_DEV: Need = Need { features: &["macros", "rt"], dev: true, ..TOKIO };
+const UUID: Need =
+    Need { name: "uuid", version: "1.10", minimum: "1.10.0", features: &["v7"], source: Vec::new(), dev: false };
+const THISERROR: Need =
+    Need { name: "thiserror", version: "2", minimum: "1.0.0", features: &[], source: Vec::new(), dev: false };
+const TOKIO: Need =
+    Need { name: "tokio", version: "1", minimum: "1.20.0", features: &["time"], source: Vec::new(), dev: false };
+const TOKIO_DEV: Need =
+    Need { name: "tokio", version: "1", minimum: "1.20.0", features: &["macros", "rt"], source: Vec::new(), dev: true };
 
 fn manifest(text: &str) -> Manifest {
     Manifest::parse("Cargo.toml".into(), text, None, None).unwrap()
@@ -65,66 +71,24 @@ fn every_way_to_write_a_dependency_is_read() {
         "[workspace.dependencies]\nsqlx = '0.8'\n[dependencies]\nsqlx = { workspace = true, features = ['sqlite'] }",
         "[workspace.dependencies]\nsqlx = { version = '0.8', features = ['sqlite'] }",
     ] {
-        let sqlx = manifest(text).sqlx().unwrap();
+        let sqlx = manifest(text).sqlx();
         let expected = Sqlx { sqlite: true, ..Sqlx::default() };
         assert_eq!(sqlx, expected, "{text}");
     }
 }
 
 #[test]
-fn a_renamed_sqlx_is_found_here_and_in_the_workspace() {
-    let own = manifest("[dependencies]\ndb = { package = 'sqlx', version = '0.9', features = ['postgres'] }");
+fn a_renamed_library_is_found_here_and_in_the_workspace() {
+    let own = manifest("[dependencies]\nagents = { package = 'sagents', version = '0.9', features = ['postgres'] }");
     let shared = member(
-        "[dependencies]\ndb.workspace = true",
-        "[workspace.dependencies]\ndb = { package = 'sqlx', version = '0.9', features = ['postgres'] }",
+        "[dependencies]\nagents.workspace = true",
+        "[workspace.dependencies]\nagents = { package = 'sagents', version = '0.9', features = ['postgres'] }",
     );
     for manifest in [own, shared] {
-        let sqlx = manifest.sqlx().unwrap();
-        assert_eq!((sqlx.renamed.as_deref(), sqlx.postgres), (Some("db"), true));
-        assert_eq!(manifest.dependency_crates(), ["db"]);
+        assert_eq!(manifest.library_name().as_deref(), Some("agents"));
+        assert_eq!(manifest.dependency_crates(), ["agents"]);
     }
-}
-
-#[test]
-fn an_sqlx_is_new_enough_if_its_requirement_can_be_met_by_one_that_is() {
-    let accepts =
-        |need, requirement: &str| manifest(&format!("[dependencies]\nsqlx = {requirement}")).with(&[need]).is_ok();
-    for requirement in
-        ["'0.9'", "'=0.9.3'", "'*'", "'>=0.8, <0.10'", "'0.9.0-alpha.1'", "'0.8'", "'=0.8.0'", "{ git = 'x' }"]
-    {
-        assert!(accepts(SQLX_NEED, requirement) && accepts(ON_POSTGRES, requirement), "{requirement}");
-    }
-    for requirement in ["'0.7'", "'=0.7.4'", "'<0.8'"] {
-        assert!(!accepts(SQLX_NEED, requirement) && accepts(ON_POSTGRES, requirement), "{requirement}");
-    }
-}
-
-#[test]
-fn sqlx_that_cannot_work_is_refused_with_what_fixes_it() {
-    for requirement in ["0.7", "=0.7.4", "<0.8", "0.6.3"] {
-        let message = refusal(&manifest(&format!("[dependencies]\nsqlx = '{requirement}'")), &[SQLX_NEED]);
-        let expected = format!(
-            "sqlx {requirement} is too old: the generated code needs sqlx 0.8.0 or newer\n\
-             help: raise the version of sqlx in Cargo.toml to 0.8 or 0.9"
-        );
-        assert_eq!(message, expected);
-    }
-    for requirement in ["0.10", "1", ">=2"] {
-        let message = refusal(&manifest(&format!("[dependencies]\nsqlx = '{requirement}'")), &[ON_POSTGRES]);
-        let expected = "is not known: the generated code compiles with 0.7 (from 0.7.4), 0.8 or 0.9\n\
-             help: set the version of sqlx in Cargo.toml to one of these";
-        assert_eq!(message, format!("sqlx {requirement} {expected}"));
-    }
-    let old = |requirement: &str| locked(&format!("[dependencies]\nsqlx = '{requirement}'"), &[("sqlx", "0.7.3")]);
-    let message = "sqlx 0.7.3 is too old: the generated code needs sqlx 0.7.4 or newer\nhelp: ";
-    for (requirement, help) in [
-        ("0.7", "run `cargo update -p sqlx --precise 0.7.4`"),
-        ("=0.7.3", "raise the version of sqlx in Cargo.toml to 0.7 (from 0.7.4), 0.8 or 0.9"),
-    ] {
-        assert_eq!(refusal(&old(requirement), &[ON_POSTGRES]), format!("{message}{help}"));
-    }
-    let shared = member("[dependencies]\nsqlx.workspace = true", "[workspace.dependencies]\nsqlx = '0.7'");
-    assert!(refusal(&shared, &[SQLX_NEED]).contains("in Cargo.toml to"));
+    assert_eq!(manifest("[dependencies]\nsagents = '0.9'").library_name(), None);
 }
 
 #[test]
@@ -137,7 +101,7 @@ these crates are too old:
   sqlx 0.7.4: the generated code needs 0.8.0 or newer
   tokio 1.19.0: the generated code needs 1.20.0 or newer
   uuid 1.4.0: the generated code needs 1.10.0 or newer
-help: raise the version of sqlx in Cargo.toml to 0.8 or 0.9
+help: raise the version of sqlx in Cargo.toml to `0.9`
       run `cargo update -p tokio --precise 1.20.0`
       run `cargo update -p uuid@1.4.0 --precise 1.10.0`";
     assert_eq!(message, expected);
@@ -151,16 +115,6 @@ fn the_lock_decides_where_the_requirement_leaves_a_choice() {
     assert!(accepts("[dependencies]\nsqlx = '>=0.7'", &both));
     assert!(!accepts("[dependencies]\nsqlx = { path = '../sqlx' }", &both[..1]));
     assert!(accepts("", &both[..1]));
-}
-
-#[test]
-fn an_absent_sqlx_joins_the_one_that_is_locked() {
-    let (text, lines) = wired(&locked("[dependencies]\n", &[("sqlx", "0.8.6")]), &[SQLX_NEED]);
-    let line = r#"sqlx = { version = "0.8", features = ["runtime-tokio", "sqlite", "uuid"] }"#.to_owned();
-    assert_eq!((text, lines), (format!("[dependencies]\n{line}\n"), vec![line]));
-    // With one that is too old, nothing is gained.
-    let (text, _) = wired(&locked("[dependencies]\n", &[("sqlx", "0.7.4")]), &[SQLX_NEED]);
-    assert!(text.contains("version = \"0.9\""), "{text}");
 }
 
 #[test]
@@ -299,20 +253,33 @@ fn the_workspace_gives_versions_and_features() {
 
 #[test]
 fn a_crate_that_only_tests_have_is_added_with_the_same_source() {
-    let need = Need { features: &["macros", "runtime-tokio"], ..SQLX_NEED };
     for (dev, normal) in [
-        ("sqlx = '0.8'", "sqlx = { version = '0.8', features = [\"runtime-tokio\"] }"),
+        ("sagents = '0.8'", "sagents = { version = '0.8', features = [\"sqlite\"] }"),
         (
-            "sqlx = { git = 'g', rev = 'r', features = ['sqlite'] }",
-            "sqlx = { git = 'g', rev = 'r', features = [\"runtime-tokio\"] }",
+            "sagents = { git = 'g', rev = 'r', features = ['postgres'] }",
+            "sagents = { git = 'g', rev = 'r', features = [\"sqlite\"] }",
         ),
         (
-            "db = { package = 'sqlx', version = '0.8' }",
-            "db = { package = 'sqlx', version = '0.8', features = [\"runtime-tokio\"] }",
+            "agents = { package = 'sagents', version = '0.8' }",
+            "agents = { package = 'sagents', version = '0.8', features = [\"sqlite\"] }",
         ),
     ] {
         let before = format!("[dependencies]\n\n[dev-dependencies]\n{dev}\n");
-        assert_eq!(text(&before, &[need]), format!("[dependencies]\n{normal}\n\n[dev-dependencies]\n{dev}\n"));
+        assert_eq!(text(&before, &[AGENTS]), format!("[dependencies]\n{normal}\n\n[dev-dependencies]\n{dev}\n"));
+    }
+}
+
+#[test]
+fn an_absent_library_comes_from_its_source() {
+    for (source, entry) in [
+        (vec![("version", "0.8".to_owned())], "{ version = \"0.8\", features = [\"sqlite\"] }"),
+        (
+            vec![("version", "0.8".to_owned()), ("path", "../sagents".to_owned())],
+            "{ version = \"0.8\", path = \"../sagents\", features = [\"sqlite\"] }",
+        ),
+    ] {
+        let need = Need { source, ..AGENTS.clone() };
+        assert_eq!(text("[dependencies]\n", &[need]), format!("[dependencies]\nsagents = {entry}\n"));
     }
 }
 
@@ -338,11 +305,6 @@ fn what_only_a_person_can_change_is_a_decision() {
         ("uuid = { version = '1', optional = true }", UUID, "`uuid` is optional"),
         ("ids = { package = 'uuid', version = '1' }", UUID, "`uuid` is renamed to `ids`"),
         ("sqlx = { package = 'sqlx-oldapi', version = '0.6' }", SQLX_NEED, "another name of the package `sqlx-oldapi`"),
-        (
-            "sqlx = { version = '0.8', features = ['runtime-async-std-rustls'] }",
-            SQLX_NEED,
-            "sqlx runs on `runtime-async-std-rustls`",
-        ),
     ] {
         let failure = manifest(&format!("[dependencies]\n{entry}\n")).with(&[need]).unwrap_err();
         assert_eq!(failure.exit, Exit::Decision, "{failure}");
@@ -380,18 +342,15 @@ fn a_crate_that_is_there_for_some_targets_only_is_refused() {
             "{text}"
         );
     }
-    let renamed = "[target.wasm32-unknown-unknown.dependencies]\ndb = { package = 'sqlx', version = '0.8' }";
-    let failure = manifest(renamed).sqlx().unwrap_err();
-    assert_eq!(failure.exit, Exit::Decision);
-    assert!(failure.what.contains("`db` is there for some targets only, under [target.wasm32-"), "{failure}");
-    let tests = "[target.'cfg(unix)'.dev-dependencies]\nsqlx = '0.8'";
-    assert!(manifest(tests).sqlx().is_err());
+    let renamed = "[target.wasm32-unknown-unknown.dependencies]\nagents = { package = 'sagents', version = '0.8' }";
+    let message = refusal(&manifest(renamed), &[AGENTS]);
+    assert!(message.contains("`agents` is there for some targets only, under [target.wasm32-"), "{message}");
 }
 
 #[test]
 fn what_targets_add_tells_the_database_and_is_not_relied_on() {
     let before = "[dependencies]\nsqlx = '0.8.4'\n\n[target.'cfg(unix)'.dependencies]\nsqlx = { version = '0.8.4', features = ['sqlite'] }\n";
-    assert!(manifest(before).sqlx().unwrap().sqlite);
+    assert!(manifest(before).sqlx().sqlite);
     let after = text(before, &[SQLX_NEED]);
     assert!(
         after.contains("sqlx = { version = '0.8.4', features = [\"runtime-tokio\", \"sqlite\", \"uuid\"] }"),
@@ -407,4 +366,73 @@ fn what_targets_add_tells_the_database_and_is_not_relied_on() {
 fn what_tests_need_may_be_there_for_some_targets() {
     let before = "[dependencies]\ntokio = '1.40'\n\n[target.'cfg(unix)'.dev-dependencies]\ntokio = { version = '1', features = ['macros', 'rt'] }\n";
     assert!(text(before, &[TOKIO_DEV]).contains("[dev-dependencies]\ntokio = "));
+}
+
+#[test]
+fn the_library_is_raised_where_its_version_is_written() {
+    let need = Need { minimum: "0.8.2", ..AGENTS };
+    for (before, after) in [
+        ("sagents = '0.8'", "sagents = { version = \"0.8.2\", features = [\"sqlite\"] }"),
+        (
+            "agents = { package = 'sagents', version = '0.8.1', features = ['sqlite'] } # ours",
+            "agents = { package = 'sagents', version = \"0.8.2\", features = ['sqlite'] } # ours",
+        ),
+        (
+            "sagents = { path = '../sagents', version = '0.7.3', features = ['sqlite'] }",
+            "sagents = { path = '../sagents', version = \"0.8.2\", features = ['sqlite'] }",
+        ),
+    ] {
+        let before = format!("[dependencies]\n{before}\n");
+        assert_eq!(text(&before, std::slice::from_ref(&need)), format!("[dependencies]\n{after}\n"));
+    }
+    for entry in [
+        "agents = { package = 'sagents', version = '0.8.0' } # ours",
+        "agents.version = '0.7'\nagents.package = 'sagents'",
+    ] {
+        let own = "[dependencies]\nagents = { workspace = true, features = ['sqlite'] }\n";
+        let workspace = format!("[workspace.dependencies]\n{entry}\n");
+        let wiring = member(own, &workspace).with(std::slice::from_ref(&need)).unwrap();
+        let raised = wiring.workspace.unwrap();
+        assert_eq!((wiring.text.as_str(), wiring.lines.len()), (own, 0));
+        assert_eq!(raised.path, "Cargo.toml");
+        assert_eq!(raised.text, workspace.replace("'0.8.0'", "\"0.8.2\"").replace("'0.7'", "\"0.8.2\""));
+        assert_eq!(raised.line, "agents = \"0.8.2\" # in [workspace.dependencies]");
+        let again = member(own, &raised.text).with(std::slice::from_ref(&need)).unwrap();
+        assert!(again.workspace.is_none());
+    }
+}
+
+#[test]
+fn a_library_that_is_newer_than_the_generator_is_refused() {
+    let needs = [AGENTS];
+    for entry in ["'0.9'", "'1'", "{ version = '>=0.9', features = ['sqlite'] }"] {
+        let message = refusal(&manifest(&format!("[dependencies]\nsagents = {entry}\n")), &needs);
+        assert!(message.contains("is newer than this generator, which writes code for sagents 0.8.0"), "{message}");
+        assert!(message.ends_with("or set the version of sagents in Cargo.toml to `0.8.0`"), "{message}");
+    }
+    for entry in ["'0.8'", "'0.8.7'", "'>=0.8'", "'*'", "{ git = 'g' }"] {
+        let after = text(&format!("[dependencies]\nsagents = {entry}\n"), &needs);
+        assert!(after.contains("\"sqlite\""), "{after}");
+    }
+    let open = "[dependencies]\nsagents = { version = '>=0.8', features = ['sqlite'] }\n";
+    let message = refusal(&locked(open, &[("sagents", "0.9.1")]), &needs);
+    assert!(message.starts_with("Cargo.toml: sagents 0.9.1 is newer than this generator"), "{message}");
+    assert!(message.ends_with("or run `cargo update -p sagents --precise 0.8.0`"), "{message}");
+    assert_eq!(wired(&locked(open, &[("sagents", "0.8.4")]), &needs).0, open);
+}
+
+#[test]
+fn a_rust_that_is_too_old_is_named_where_it_is_written() {
+    let Version { major, minor, .. } = OLDEST_RUST;
+    // An unpacked package doesn't have the library.
+    if let Ok(library) = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/sagents/Cargo.toml")) {
+        assert!(library.contains(&format!("\nrust-version = \"{major}.{minor}\"\n")));
+    }
+    let own = manifest("[package]\nrust-version = '1.85'").refuse_old_rust().unwrap_err().to_string();
+    assert!(own.starts_with("Cargo.toml: rust-version is 1.85, and sagents needs Rust 1."), "{own}");
+    let inherited = member("[package]\nrust-version.workspace = true", "[workspace.package]\nrust-version = '1.80.1'");
+    let inherited = inherited.refuse_old_rust().unwrap_err().to_string();
+    assert!(inherited.starts_with("Cargo.toml: rust-version is 1.80,"), "{inherited}");
+    manifest(&format!("[package]\nrust-version = '{major}.{minor}'")).refuse_old_rust().unwrap();
+    manifest("[package]").refuse_old_rust().unwrap();
 }

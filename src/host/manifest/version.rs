@@ -3,9 +3,12 @@
 
 use camino::Utf8Path;
 use semver::{Version, VersionReq};
+use toml_edit::Item;
 
+use super::edit::Edit;
 use super::entry::{Entry, requirement};
-use super::{Manifest, Need, SQLX};
+use super::splice::{replace, span_of};
+use super::{LIBRARY, Manifest, NORMAL, Need, Shared};
 use crate::failure::{Failure, Result};
 
 /// A crate that the generated code cannot be built with.
@@ -16,6 +19,12 @@ pub(super) struct Old {
     needed: Version,
     /// The change that brings a newer one.
     fix: String,
+}
+
+/// The library's requirement with the generator's version in it.
+pub(super) enum Raised {
+    Here(Edit),
+    InWorkspace(Shared),
 }
 
 /// All that are too old, in one message.
@@ -38,58 +47,85 @@ pub(super) fn refuse_old(mut old: Vec<Old>) -> Result<()> {
 }
 
 impl Manifest {
-    /// The requirement for an sqlx that is not there yet: two versions of it cannot be linked together, so it is that of
-    /// Cargo.lock.
-    pub(super) fn locked_sqlx(&self, minimum: &Version) -> Option<&'static str> {
-        let locked = self.lock.iter().filter(|(name, _)| name == SQLX).map(|(_, version)| version);
-        sqlx_requirement(locked.filter(|version| *version >= minimum && is_known_sqlx(version)).max()?)
-    }
-
-    /// The requirement that leads to the sqlx of an entry.
-    pub(super) fn sqlx_of(&self, entry: &Entry<'_>) -> Result<Option<&'static str>> {
-        let required = self.required(entry)?;
-        if let Some(locked) = self.locked(SQLX, required.as_ref()) {
-            return Ok(sqlx_requirement(locked));
-        }
-        let allowed = required.map(|required| allowed(&required, &Version::new(0, 0, 0))).unwrap_or_default();
-        Ok(allowed.iter().filter(|version| is_known_sqlx(version)).max().and_then(sqlx_requirement))
-    }
-
-    /// Whether a crate that is there is too old. An sqlx that is too new is an error.
+    /// Whether a crate that is there is too old.
     pub(super) fn old(&self, need: &Need, entry: &Entry<'_>) -> Result<Option<Old>> {
         let minimum = need.minimum();
         let required = self.required(entry)?;
-        let is_known = |version: &Version| need.name != SQLX || is_known_sqlx(version);
         let allowed = required.as_ref().map(|required| allowed(required, &minimum));
-        let is_reachable = allowed.as_ref().is_none_or(|allowed| {
-            let mut allowed = allowed.iter();
-            allowed.any(|version| *version >= minimum && is_known(version))
-        });
+        let is_reachable = allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|version| *version >= minimum));
         let locked = self.locked(need.name, required.as_ref());
-        if locked.map_or(is_reachable, |version| *version >= minimum && is_known(version)) {
+        if locked.map_or(is_reachable, |version| *version >= minimum) {
             return Ok(None);
         }
         let shown = locked.map(Version::to_string).or_else(|| entry.requirement().map(str::to_owned));
         let (name, shown, file) = (need.name, shown.unwrap_or_default(), self.file_of(entry));
-        let is_old = match locked {
-            Some(version) => *version < minimum,
-            None => allowed.iter().flatten().any(|version| *version < minimum),
-        };
-        let versions = sqlx_versions(&minimum);
-        if !is_old {
-            return Err(Failure::usage(format!(
-                "sqlx {shown} is not known: the generated code compiles with {versions}"
-            ))
-            .help(format!("set the version of sqlx in {file} to one of these")));
-        }
         let fix = if is_reachable {
             format!("run `cargo update -p {} --precise {minimum}`", self.specification(name, &shown))
-        } else if name == SQLX {
-            format!("raise the version of sqlx in {file} to {versions}")
         } else {
             format!("raise the version of {name} in {file} to `{}`", need.version)
         };
         Ok(Some(Old { name, shown, needed: minimum, fix }))
+    }
+
+    /// The library's requirement, raised to the generator's version where it is written.
+    pub(super) fn raised(&self, needs: &[Need]) -> Result<Option<Raised>> {
+        let Some(need) = needs.iter().find(|need| need.name == LIBRARY) else { return Ok(None) };
+        let Some(entry) = self.find(NORMAL, LIBRARY) else { return Ok(None) };
+        let Some(required) = self.required(&entry)? else { return Ok(None) };
+        let minimum = need.minimum();
+        let is_behind = |version: &Version| *version < minimum && version.major == minimum.major;
+        let is_raised = is_behind(&lowest(&required)) || !required.matches(&minimum) && is_behind(&highest(&required));
+        if !is_raised {
+            return Ok(None);
+        }
+        let version = |item| if Item::as_str(item).is_some() { Some(item) } else { item.get("version") };
+        let (key, value) = (entry.key.to_owned(), format!("\"{minimum}\""));
+        if let Some(version) = entry.own.and_then(version) {
+            let text = replace(self.document.raw(), span_of(version), &value);
+            return Ok(Some(Raised::Here(Edit { table: NORMAL, key, text })));
+        }
+        let Some(version) = entry.shared.and_then(version) else { return Ok(None) };
+        Ok(Some(match &self.workspace {
+            None => {
+                let text = replace(self.document.raw(), span_of(version), &value);
+                Raised::Here(Edit { table: NORMAL, key, text })
+            }
+            Some((path, document)) => {
+                let text = replace(document.raw(), span_of(version), &value);
+                let line = format!("{key} = {value} # in [workspace.dependencies]");
+                Raised::InWorkspace(Shared { path: path.clone(), text, line })
+            }
+        }))
+    }
+
+    /// The generator writes code for its own version of the library, and does not know newer ones.
+    pub(super) fn refuse_newer_library(&self, need: &Need, entry: &Entry<'_>) -> Result<()> {
+        let minimum = need.minimum();
+        let fits = VersionReq::parse(need.minimum).expect("a version is a requirement");
+        let required = self.required(entry)?;
+        let locked = self.locked(need.name, required.as_ref());
+        let allows = |required: &VersionReq| allowed(required, &minimum).iter().any(|version| fits.matches(version));
+        let is_newer = match (locked, &required) {
+            (Some(version), _) => *version > minimum && !fits.matches(version),
+            (None, Some(required)) => !allows(required) && highest(required) > minimum,
+            (None, None) => false,
+        };
+        if !is_newer {
+            return Ok(());
+        }
+        let shown = locked.map(Version::to_string).or_else(|| entry.requirement().map(str::to_owned));
+        let (shown, file) = (shown.unwrap_or_default(), self.file_of(entry));
+        let fix = match required.filter(|_| locked.is_some()) {
+            Some(required) if !allows(&required) => {
+                format!("set the version of {} in {file} to `{minimum}`", entry.key)
+            }
+            _ if locked.is_some() => format!("run `cargo update -p {} --precise {minimum}`", need.name),
+            _ => format!("set the version of {} in {file} to `{minimum}`", entry.key),
+        };
+        Err(Failure::usage(format!(
+            "{file}: sagents {shown} is newer than this generator, which writes code for sagents {minimum}"
+        ))
+        .help(format!("install the generator that belongs to it with `cargo install sagents-cli`, or {fix}")))
     }
 
     /// A package as cargo understands it, where Cargo.lock may have several versions of it.
@@ -123,39 +159,22 @@ impl Manifest {
     }
 }
 
-/// The minor versions of sqlx 0 that the generated code compiles with.
-const SQLX_VERSIONS: &[(u64, &str)] = &[(7, "0.7"), (8, "0.8"), (9, "0.9")];
-
-fn is_known_sqlx(version: &Version) -> bool {
-    sqlx_requirement(version).is_some()
+/// The lowest version that a requirement's first part names.
+fn lowest(required: &VersionReq) -> Version {
+    let first = required.comparators.first();
+    first.map_or(Version::new(0, 0, 0), |first| {
+        Version::new(first.major, first.minor.unwrap_or_default(), first.patch.unwrap_or_default())
+    })
 }
 
-pub(super) fn sqlx_requirement(version: &Version) -> Option<&'static str> {
-    let mut known = SQLX_VERSIONS.iter().filter(|_| version.major == 0);
-    known.find(|(minor, _)| *minor == version.minor).map(|(_, requirement)| *requirement)
-}
-
-/// Those from the oldest that works on: "0.7 (from 0.7.4), 0.8 or 0.9".
-fn sqlx_versions(minimum: &Version) -> String {
-    let known = SQLX_VERSIONS.iter().filter(|(minor, _)| *minor >= minimum.minor);
-    let shown = known.map(|(minor, version)| match minimum.patch {
-        1.. if *minor == minimum.minor => format!("{version} (from {minimum})"),
-        _ => (*version).to_owned(),
-    });
-    let shown: Vec<_> = shown.collect();
-    match shown.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
-        None => String::new(),
-    }
+fn highest(required: &VersionReq) -> Version {
+    extremes(required).into_iter().filter(|version| required.matches(version)).max().unwrap_or(Version::new(0, 0, 0))
 }
 
 /// Versions that a requirement allows: if it allows one that works, one of these does.
 fn allowed(required: &VersionReq, minimum: &Version) -> Vec<Version> {
     let mut versions = extremes(required);
     versions.push(minimum.clone());
-    versions
-        .extend(SQLX_VERSIONS.iter().flat_map(|(minor, _)| [Version::new(0, *minor, 0), Version::new(0, *minor, 99)]));
     versions.retain(|version| required.matches(version));
     versions
 }

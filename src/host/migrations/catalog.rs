@@ -10,7 +10,7 @@ use sqlparser::ast::{
 use super::spelled;
 use super::statement::{Unparsed, changes_in_block, is_block, is_definition, parse, salvage, statements, unparsed};
 use super::table::{Reference, Table, TableName};
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 
 #[derive(Debug, Clone)]
 pub struct Catalog {

@@ -111,16 +111,6 @@ impl Tool {
         })
     }
 
-    /// How it is called to run migrations.
-    pub fn command(&self) -> &'static str {
-        match self {
-            Self::Sqlx => "sqlx migrate run",
-            Self::Diesel => "diesel migration run",
-            Self::Refinery => "refinery migrate",
-            Self::SeaOrm { .. } => "sea-orm-cli migrate up",
-        }
-    }
-
     /// Whether two migrations of one version are in each other's way.
     pub(super) fn has_versions(&self) -> bool {
         !matches!(self, Self::SeaOrm { .. })

@@ -10,7 +10,7 @@ use sqlparser::ast::{
 
 use super::spelled;
 use super::statement::{parse, rename_columns};
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 
 /// A table's name with its schema; without one it is in the default schema.
 #[derive(Debug, Clone, PartialEq, Eq)]

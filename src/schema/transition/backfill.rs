@@ -433,7 +433,7 @@ mod tests {
     /// The conversations of users, in a host with users and their accounts.
     fn checked(text: &str, database: Database) -> Result<()> {
         let owner = OwnerColumn { name: "user_id".to_owned(), kind: Kind::BigInteger, references: None };
-        let schema = schema(&TablePrefix::parse("sagents_", LONGEST_SUFFIX, 63).unwrap(), Some(&owner), false);
+        let schema = schema(&TablePrefix::parse("sagents_", LONGEST_SUFFIX, 63).unwrap(), &owner, false);
         let mut catalog = Catalog::new(database);
         catalog.apply("CREATE TABLE users (id BIGINT PRIMARY KEY, team_id BIGINT);");
         catalog.apply("CREATE TABLE accounts (id BIGINT PRIMARY KEY, user_id BIGINT, created_at TEXT);");

@@ -3,7 +3,7 @@
 
 use super::path::{Path, TablePath};
 use super::{Addition, Transition, sqlite};
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 use crate::failure::{Failure, Result};
 use crate::host::migrations::{self, Catalog, Reference};
 use crate::schema::{Column, Key, Schema, Table};

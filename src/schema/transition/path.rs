@@ -2,7 +2,7 @@
 //! the keys and indexes can stay, where the owner comes from, and what would have to be refused.
 
 use super::{Addition, Filling};
-use crate::database::Database;
+use crate::database::{Database, Dialect as _};
 use crate::host::migrations::rename_columns;
 use crate::schema::sql::{self, Part};
 use crate::schema::{Column, DefaultValue, ForeignKey, Key, Kind, Schema, Table};
@@ -39,8 +39,6 @@ type Names<'a> = Vec<(&'a str, &'a str)>;
 pub(super) enum Owners<'a> {
     /// It is the one that they have, or there was none.
     Same,
-    /// There will be none.
-    Dropped,
     /// From an expression on the conversations.
     Filled { column: &'a Column, filling: &'a Filling },
     /// From the column that kept it. Rows that a conversation got since then do not have it, their conversation does.
@@ -134,7 +132,7 @@ impl<'a> Path<'a> {
     /// Which column of the old conversations holds the owner that they will have, if that is another one than now.
     pub fn new_owners(&self) -> Option<String> {
         match self.owners {
-            Owners::Same | Owners::Dropped => None,
+            Owners::Same => None,
             Owners::Filled { .. } => Some(self.staging()),
             // A former owner stays until it is dropped.
             Owners::Restored { column } => self.conversations().origin(&column.name).map(str::to_owned),
@@ -259,7 +257,7 @@ impl<'a> Path<'a> {
         let from = self.new_owners()?;
         let conversations = &self.conversations().from.name;
         let (name, message) = match &self.owners {
-            Owners::Same | Owners::Dropped => return None,
+            Owners::Same | Owners::Filled { filling: Filling::Nobody, .. } => return None,
             Owners::Filled { column, filling } => {
                 let name = &column.name;
                 let message = match filling {
@@ -270,7 +268,7 @@ impl<'a> Path<'a> {
                         "there are conversations without a former {former}: say with --backfill what their {name} is; \
                          nothing was changed"
                     ),
-                    Filling::Unknown => format!(
+                    Filling::Nobody | Filling::Unknown => format!(
                         "there are conversations already: say with --backfill what their {name} is; nothing was changed"
                     ),
                 };
@@ -304,14 +302,14 @@ impl<'a> Path<'a> {
         let [_, id] = conversations.from.primary_key.columns.as_slice() else { return None };
         let key: Vec<_> = owner.iter().chain([id]).map(|column| database.quote(column)).collect();
         let message = match &self.owners {
+            Owners::Same | Owners::Filled { filling: Filling::Nobody, .. } => {
+                "there are conversations of one id, which only their owners tell apart; nothing was changed".to_owned()
+            }
             Owners::Filled { column, .. } | Owners::Restored { column } => {
                 format!(
                     "there are conversations of one id that would have the same {}; nothing was changed",
                     column.name
                 )
-            }
-            Owners::Same | Owners::Dropped => {
-                "there are conversations of one id, which only their owners tell apart; nothing was changed".to_owned()
             }
         };
         Some(Guard {

@@ -63,7 +63,7 @@ fn find_owners(path: &Path, script: &mut Script) {
             let (add, condition) = match path.owners {
                 Owners::Filled { column: owner, .. } => (Some(add_staging(child, &column, owner)), String::new()),
                 // Most have it already.
-                Owners::Same | Owners::Dropped | Owners::Restored { .. } => {
+                Owners::Same | Owners::Restored { .. } => {
                     (None, format!("\n    AND child.{column} IS DISTINCT FROM conversation.{column}"))
                 }
             };
@@ -104,7 +104,7 @@ fn change_columns(path: &Path, script: &mut Script) {
     script.step("Columns that are no more.", path.tables.iter().filter_map(going));
     let staged = match path.owners {
         Owners::Filled { column, .. } => Some((path.staging(), column)),
-        Owners::Same | Owners::Dropped | Owners::Restored { .. } => None,
+        Owners::Same | Owners::Restored { .. } => None,
     };
     let renamed = |table: &TablePath| {
         let staged = staged.iter().map(|(staging, column)| (staging.clone(), column.name.clone()));

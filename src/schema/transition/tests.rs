@@ -11,19 +11,19 @@ mod references;
 use super::*;
 use crate::host::migrations::Catalog;
 use crate::names::TablePrefix;
-use crate::schema::{self, DefaultValue, Key, Kind, LONGEST_SUFFIX, OwnerColumn, OwnerKey, check, sql};
+use crate::schema::{self, Check, Column, DefaultValue, Key, Kind, LONGEST_SUFFIX, OwnerColumn, OwnerKey, sql};
 use growth::grown;
 
 const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 
 fn tables(prefix: &str, owner: Option<(&str, Kind, Option<&str>)>) -> Schema {
     let prefix = TablePrefix::parse(prefix, LONGEST_SUFFIX, 63).unwrap();
-    let owner = owner.map(|(name, kind, table)| OwnerColumn {
+    let owner = owner.map_or_else(OwnerColumn::none, |(name, kind, table)| OwnerColumn {
         name: name.to_owned(),
         kind,
         references: table.map(|table| OwnerKey { schema: None, table: table.to_owned(), column: "id".to_owned() }),
     });
-    schema::schema(&prefix, owner.as_ref(), false)
+    schema::schema(&prefix, &owner, false)
 }
 
 fn user() -> Schema {
@@ -79,6 +79,26 @@ fn changed(old: &Schema, new: &Schema, wish: Wish) -> Schema {
 
 fn columns(table: &Table) -> Vec<&str> {
     table.columns.iter().map(|column| column.name.as_str()).collect()
+}
+
+fn nullable(name: &str, kind: Kind) -> Column {
+    Column {
+        name: name.to_owned(),
+        kind,
+        nullable: true,
+        default: None,
+        retired: false,
+        compressed: false,
+        holds: None,
+    }
+}
+
+fn defaulted(name: &str, kind: Kind, default: DefaultValue) -> Column {
+    Column { nullable: false, default: Some(default), ..nullable(name, kind) }
+}
+
+fn check(name: &str, condition: &str) -> Check {
+    Check { name: name.to_owned(), condition: condition.to_owned() }
 }
 
 /// The parts of a migration that have a word, for a look at one matter.

@@ -222,7 +222,7 @@ fn a_context_takes_no_name_that_means_something_else() {
         "gen persistence bin -s accounts::Scope",
         "gen persistence bin::conversations -s accounts::Scope",
         "gen persistence sagents -s accounts::Scope",
-        "gen persistence chat::sqlx -s accounts::Scope",
+        "gen persistence chat::uuid -s accounts::Scope",
         "gen persistence MyApp.Conversation -s accounts::Scope",
         "gen persistence chat::r#mod -s accounts::Scope",
     ];
@@ -248,12 +248,12 @@ fn a_context_takes_no_name_that_means_something_else() {
     exit 2
 
     $ gen persistence sagents -s accounts::Scope
-    error: CONTEXT: `sagents` is kept for the agent runtime
+    error: CONTEXT: a module called `sagents` would hide the crate of that name
     help: use another name, for example `conversations`
     exit 2
 
-    $ gen persistence chat::sqlx -s accounts::Scope
-    error: CONTEXT: a module called `sqlx` would hide the crate of that name
+    $ gen persistence chat::uuid -s accounts::Scope
+    error: CONTEXT: a module called `uuid` would hide the crate of that name
     help: use another name, for example `conversations`
     exit 2
 

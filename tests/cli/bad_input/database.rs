@@ -61,51 +61,39 @@ fn of_two_database_drivers_none_is_chosen() {
 }
 
 #[test]
-fn an_sqlx_that_the_code_does_not_compile_with_is_refused() {
+fn crates_that_the_code_does_not_compile_with_are_refused() {
     let locked = |host: Host, packages: &[(&str, &str)]| {
         let packages = packages
             .iter()
             .map(|(name, version)| format!("\n[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n"));
         host.file("Cargo.lock", &format!("version = 4\n{}", packages.collect::<String>()))
     };
-    let on_postgres = "sqlx = { version = \"0.7\", features = [\"postgres\", \"time\"] }";
     let hosts = [
-        depending("sqlx = \"0.7\""),
-        depending("sqlx = \"1.0\""),
-        locked(depending(on_postgres), &[("sqlx", "0.7.3")]),
-        locked(
-            depending(&format!("{on_postgres}\ntime = \"=0.3.20\"\ntokio = \"1\"")),
-            &[("sqlx", "0.7.3"), ("tokio", "1.38.2")],
-        ),
+        depending("uuid = \"=1.6.0\""),
+        locked(depending("tokio = \"1\""), &[("tokio", "1.38.2")]),
+        locked(depending("uuid = \"=1.6.0\"\ntokio = \"1\""), &[("tokio", "1.38.2")]),
         // What has no answer is said before the version.
         depending("sqlx = { version = \"0.6\", features = [\"mysql\"] }"),
-        depending("sqlx = { version = \"0.9\", optional = true }"),
-        depending("sqlx = { version = \"0.9\", features = [\"runtime-async-std\"] }"),
-        depending("sqlx = { package = \"sqlx-oldapi\", version = \"0.6\" }"),
+        depending("uuid = { version = \"1.10\", optional = true }"),
+        depending("ids = { package = \"uuid\", version = \"1.10\" }"),
+        depending("uuid = { package = \"other-uuid\", version = \"0.6\" }"),
     ];
     assert_snapshot!(hosts.each_ref().map(|host| refusal(host, PLAIN)).join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
-    error: sqlx 0.7 is too old: the generated code needs sqlx 0.8.0 or newer
-    help: raise the version of sqlx in Cargo.toml to 0.8 or 0.9
+    error: uuid =1.6.0 is too old: the generated code needs uuid 1.10.0 or newer
+    help: raise the version of uuid in Cargo.toml to `1.10`
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
-    error: sqlx 1.0 is not known: the generated code compiles with 0.8 or 0.9
-    help: set the version of sqlx in Cargo.toml to one of these
-    exit 2
-
-    $ gen persistence conversations -s accounts::Scope
-    error: sqlx 0.7.3 is too old: the generated code needs sqlx 0.7.4 or newer
-    help: run `cargo update -p sqlx --precise 0.7.4`
+    error: tokio 1.38.2 is too old: the generated code needs tokio 1.40.0 or newer
+    help: run `cargo update -p tokio --precise 1.40.0`
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
     error: these crates are too old:
-      time =0.3.20: the generated code needs 0.3.36 or newer
-      sqlx 0.7.3: the generated code needs 0.7.4 or newer
+      uuid =1.6.0: the generated code needs 1.10.0 or newer
       tokio 1.38.2: the generated code needs 1.40.0 or newer
-    help: raise the version of time in Cargo.toml to `0.3.36`
-          run `cargo update -p sqlx --precise 0.7.4`
+    help: raise the version of uuid in Cargo.toml to `1.10`
           run `cargo update -p tokio --precise 1.40.0`
     exit 2
 
@@ -115,18 +103,18 @@ fn an_sqlx_that_the_code_does_not_compile_with_is_refused() {
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: Cargo.toml: `sqlx` is optional, but the generated code cannot be behind a feature
-    help: remove `optional = true` from `sqlx`
+    error: Cargo.toml: `uuid` is optional, but the generated code cannot be behind a feature
+    help: remove `optional = true` from `uuid`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: Cargo.toml: sqlx runs on `runtime-async-std`, but the generated code runs on tokio
-    help: replace that feature of sqlx by `runtime-tokio`
+    error: Cargo.toml: `uuid` is renamed to `ids`, but the generated code calls it `uuid`
+    help: name the dependency `uuid`
     exit 5
 
     $ gen persistence conversations -s accounts::Scope
-    error: Cargo.toml: `sqlx` is another name of the package `sqlx-oldapi`, and the generated code needs `sqlx` itself
-    help: give `sqlx-oldapi` another name under [dependencies]
+    error: Cargo.toml: `uuid` is another name of the package `other-uuid`, and the generated code needs `uuid` itself
+    help: give `other-uuid` another name under [dependencies]
     exit 5
     ");
 }

@@ -210,7 +210,7 @@ fn no_link_leads_out_of_the_package() {
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
-    error: src/conversations/branches.rs would be written outside of the package: [host]/src/conversations leads to [outside]/elsewhere
+    error: src/conversations/agent_state.rs would be written outside of the package: [host]/src/conversations leads to [outside]/elsewhere
     help: replace the link by a real file or directory
     exit 2
 
@@ -286,7 +286,7 @@ fn a_read_only_directory_is_named() {
     exit 1
 
     $ gen persistence conversations -s accounts::Scope
-    error: nothing was changed: cannot write [host]/src/conversations/branches.rs: permission denied
+    error: nothing was changed: cannot write [host]/src/conversations/agent_state.rs: permission denied
     help: make it possible to write there, then run the same command again
     exit 1
     ");

@@ -19,7 +19,7 @@ fn options_that_were_recorded_have_to_be_readable() {
     .map(|text| Host::library().file("sagents.toml", text));
     assert_snapshot!(hosts.each_ref().map(|host| refusal(host, PLAIN)).join("\n"), @"
     $ gen persistence conversations -s accounts::Scope
-    error: sagents.toml:3: unknown field `owner_type`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `group-type`, `group-field`, `group-table`, `scope-group`, `table-prefix`, `database`, `migrations`, `backfill`, `web`, `no-wire`, `no-tests`, `ejected`
+    error: sagents.toml:3: unknown field `owner_type`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `group-type`, `group-field`, `group-table`, `scope-group`, `table-prefix`, `database`, `migrations`, `backfill`, `web`, `library`, `no-wire`, `no-tests`, `ejected`
     help: did you mean `owner-type`?
     exit 2
 
@@ -44,7 +44,7 @@ fn options_that_were_recorded_have_to_be_readable() {
     exit 2
 
     $ gen persistence conversations -s accounts::Scope
-    error: sagents.toml:3: unknown field `colour`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `group-type`, `group-field`, `group-table`, `scope-group`, `table-prefix`, `database`, `migrations`, `backfill`, `web`, `no-wire`, `no-tests`, `ejected`
+    error: sagents.toml:3: unknown field `colour`, expected one of `scope`, `owner-type`, `owner-field`, `owner-module`, `owner-table`, `owner-id`, `scope-owner`, `group-type`, `group-field`, `group-table`, `scope-group`, `table-prefix`, `database`, `migrations`, `backfill`, `web`, `library`, `no-wire`, `no-tests`, `ejected`
     help: fix sagents.toml, then run this again
     exit 2
     ");

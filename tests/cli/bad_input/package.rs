@@ -217,3 +217,26 @@ fn the_full_command_line_needs_a_package() {
     exit 2
     ");
 }
+
+#[test]
+fn the_package_is_not_called_as_the_library_is() {
+    let host = Host::library().file("Cargo.toml", &manifest("sagents", "2024", ""));
+    assert_snapshot!(refusal(&host, PLAIN), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: Cargo.toml: this package is called `sagents`, as the library that generated code names
+    help: give it another name
+    exit 2
+    ");
+}
+
+#[test]
+fn the_routes_are_for_the_axum_that_the_library_has() {
+    let axum = "\n[dependencies]\naxum = \"0.7\"\n";
+    let host = Host::library().file("Cargo.toml", &manifest("my_app", "2024", axum));
+    assert_snapshot!(refusal(&host, "gen persistence conversations -s accounts::Scope --web axum"), @"
+    $ gen persistence conversations -s accounts::Scope --web axum
+    error: axum 0.7 is too old: the generated code needs axum 0.8.0 or newer
+    help: raise the version of axum in Cargo.toml to `0.8`
+    exit 2
+    ");
+}

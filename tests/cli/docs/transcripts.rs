@@ -1,6 +1,7 @@
 //! Console blocks of a page, run in the project that the page makes.
 
 use std::fs;
+use std::io::{Seek as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 use std::{env, iter};
@@ -124,19 +125,56 @@ fn library() -> Host {
     Host::library().file("Cargo.toml", &manifest("my_app", "2024", "\n[dependencies]\n"))
 }
 
-/// Runs a command line in the project: `sagents` as a function, anything else by a shell.
+/// Runs a command line in the project: `sagents` as a function, anything else by a shell, which gets the output of
+/// `sagents` before a pipe.
 fn run(host: &Host, line: &str) -> Run {
-    let needs_shell = line.contains(['|', '>', '&', ';', '$', '"']);
-    if let Some(arguments) = line.strip_prefix("sagents ").filter(|_| !needs_shell) {
-        return host.sagents_in(".", &words(arguments).iter().map(String::as_str).collect::<Vec<_>>());
+    let (command, rest) = line.split_once(" | ").map_or((line, None), |(command, rest)| (command, Some(rest)));
+    let needs_shell = command.contains(['>', '&', ';', '$', '"']);
+    let Some(arguments) = command.strip_prefix("sagents ").filter(|_| !needs_shell) else {
+        return by_shell(host, line, "");
+    };
+    let run = host.sagents_in(".", &words(arguments).iter().map(String::as_str).collect::<Vec<_>>());
+    let run = Run { stdout: as_installed(&run.stdout), ..run };
+    match rest {
+        None => run,
+        Some(rest) => {
+            let piped = by_shell(host, rest, &run.stdout);
+            Run { stderr: piped.stderr + &run.stderr, ..piped }
+        }
     }
+}
+
+fn by_shell(host: &Host, line: &str, input: &str) -> Run {
     let program = Path::new(env!("CARGO_BIN_EXE_sagents")).parent().unwrap().to_owned();
     let path = env::var_os("PATH").unwrap_or_default();
     let path = env::join_paths(iter::once(program).chain(env::split_paths(&path))).unwrap();
     let mut shell = Command::new("sh");
     // Languages and settings of this machine are not the reader's.
     shell.env("LC_ALL", "C").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
-    Run::of(shell.args(["-c", line]).current_dir(host.root()).env("PATH", path))
+    shell.args(["-c", line]).current_dir(host.root()).env("PATH", path);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(input.as_bytes()).and_then(|()| file.rewind()).unwrap();
+    Run::of(shell.stdin(file))
+}
+
+/// What an installed program prints: one from a work tree also names the library's directory.
+fn as_installed(printed: &str) -> String {
+    let mut text = String::new();
+    for line in printed.split_inclusive('\n') {
+        if line.starts_with("Note: Cargo.toml has sagents from ") {
+            if text.ends_with("\n\n") {
+                text.pop();
+            }
+            continue;
+        }
+        let entry = line.split_once("sagents = { ").and_then(|(_, entry)| entry.split_once("path = \""));
+        let path = entry.and_then(|(_, path)| path.split_once('"'));
+        match path {
+            Some((path, _)) => text += &line.replace(&format!("path = \"{path}\", "), ""),
+            None => text += line,
+        }
+    }
+    text
 }
 
 fn is_slow(line: &str) -> bool {

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use super::{assert_a_second_run_changes_nothing, created, lines_with};
 use crate::support::{Host, manifest};
-use crate::transcript::next;
+use crate::transcript::{next, without_library};
 
 #[test]
 fn a_new_package_without_an_owner_needs_no_scope() {
@@ -32,64 +32,19 @@ fn init_makes_a_package_that_a_second_run_leaves_alone() {
     src/conversations/scope.rs
     src/lib.rs
     src/main.rs
-    src/sagents.rs
-    src/sagents/branch.rs
-    src/sagents/display.rs
-    src/sagents/export.rs
-    src/sagents/export/checks.rs
-    src/sagents/export/fields.rs
-    src/sagents/export/file.rs
-    src/sagents/export/rows.rs
-    src/sagents/export/values.rs
-    src/sagents/export/whole_state.rs
-    src/sagents/extensions.rs
-    src/sagents/json.rs
-    src/sagents/message.rs
-    src/sagents/messages.rs
-    src/sagents/persistence.rs
-    src/sagents/run.rs
-    src/sagents/serializer.rs
-    src/sagents/session.rs
-    src/sagents/session/backoff.rs
-    src/sagents/session/coordinator.rs
-    src/sagents/session/drafts.rs
-    src/sagents/session/edits.rs
-    src/sagents/session/event.rs
-    src/sagents/session/guard.rs
-    src/sagents/session/handle.rs
-    src/sagents/session/options.rs
-    src/sagents/session/registry.rs
-    src/sagents/session/reloads.rs
-    src/sagents/session/rewinds.rs
-    src/sagents/session/runs.rs
-    src/sagents/session/saves.rs
-    src/sagents/session/state.rs
-    src/sagents/session/task.rs
-    src/sagents/session/tools.rs
-    src/sagents/session/turn.rs
-    src/sagents/session/writer.rs
-    src/sagents/session/writes.rs
-    src/sagents/state.rs
-    src/sagents/stored.rs
-    src/sagents/timestamp.rs
-    src/sagents/todo.rs
-    src/sagents/turn.rs
-    src/sagents/usage.rs
     ");
-    assert_snapshot!(host.read("Cargo.toml"), @r#"
+    assert_snapshot!(without_library(&host.read("Cargo.toml")), @r#"
     [package]
     name = "my_app"
     version = "0.1.0"
     edition = "2024"
 
     [dependencies]
-    chrono = { version = "0.4", features = ["serde"] }
+    sagents = { version = "0.1.0", path = "[library]", features = ["sqlite"] }
     serde = { version = "1.0", features = ["derive"] }
-    serde_json = { version = "1.0", features = ["float_roundtrip"] }
-    sqlx = { version = "0.9", features = ["chrono", "runtime-tokio", "sqlite", "uuid"] }
-    thiserror = "2.0"
-    tokio = { version = "1.40", features = ["macros", "rt-multi-thread", "sync", "time"] }
-    tracing = "0.1"
+    serde_json = "1.0"
+    sqlx = { version = "0.9", features = ["runtime-tokio", "sqlite"] }
+    tokio = { version = "1.40", features = ["macros", "rt-multi-thread"] }
     uuid = { version = "1.10", features = ["serde", "v7"] }
     "#);
     assert_a_second_run_changes_nothing(&host, line);
@@ -103,8 +58,8 @@ fn init_makes_the_directory_too() {
     assert_snapshot!(next(&run), @"
     Next:
       cd apps/my-chat  # the new package
-      cargo test       # proves the layer
-      cargo run        # shows it at work
+      cargo test       # runs the generated tests
+      cargo run        # runs an example
     ");
 }
 
@@ -136,6 +91,6 @@ fn a_new_package_beside_a_directory_is_not_formatted_as_that_directory_is() {
         let run = host.sagents_in(directory, &line.split_whitespace().collect::<Vec<_>>());
         assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     }
-    let messages = "src/conversations/messages.rs";
+    let messages = "src/conversations/tests.rs";
     assert_eq!(host.read(&format!("one/{messages}")), host.read(&format!("two/{messages}")));
 }

@@ -8,7 +8,7 @@ use crate::transcript::next;
 
 fn workspace() -> Host {
     let root = "[workspace]\nmembers = [\"web\"]\nresolver = \"3\"\n\n[workspace.dependencies]\n\
-                sqlx = { version = \"0.8.6\", default-features = false, features = [\"macros\"] }\nuuid = \"1.12\"\n";
+                uuid = \"1.12\"\n";
     Host::empty().file("Cargo.toml", root).file("web/src/lib.rs", "")
 }
 
@@ -23,49 +23,6 @@ fn a_member_of_a_workspace_is_named_from_the_root() {
     web/src/accounts.rs
     web/src/conversations.rs
     web/src/conversations/scope.rs
-    web/src/sagents.rs
-    web/src/sagents/branch.rs
-    web/src/sagents/display.rs
-    web/src/sagents/export.rs
-    web/src/sagents/export/checks.rs
-    web/src/sagents/export/fields.rs
-    web/src/sagents/export/file.rs
-    web/src/sagents/export/rows.rs
-    web/src/sagents/export/values.rs
-    web/src/sagents/export/whole_state.rs
-    web/src/sagents/extensions.rs
-    web/src/sagents/json.rs
-    web/src/sagents/message.rs
-    web/src/sagents/messages.rs
-    web/src/sagents/persistence.rs
-    web/src/sagents/run.rs
-    web/src/sagents/serializer.rs
-    web/src/sagents/session.rs
-    web/src/sagents/session/backoff.rs
-    web/src/sagents/session/coordinator.rs
-    web/src/sagents/session/drafts.rs
-    web/src/sagents/session/edits.rs
-    web/src/sagents/session/event.rs
-    web/src/sagents/session/guard.rs
-    web/src/sagents/session/handle.rs
-    web/src/sagents/session/options.rs
-    web/src/sagents/session/registry.rs
-    web/src/sagents/session/reloads.rs
-    web/src/sagents/session/rewinds.rs
-    web/src/sagents/session/runs.rs
-    web/src/sagents/session/saves.rs
-    web/src/sagents/session/state.rs
-    web/src/sagents/session/task.rs
-    web/src/sagents/session/tools.rs
-    web/src/sagents/session/turn.rs
-    web/src/sagents/session/writer.rs
-    web/src/sagents/session/writes.rs
-    web/src/sagents/state.rs
-    web/src/sagents/stored.rs
-    web/src/sagents/timestamp.rs
-    web/src/sagents/todo.rs
-    web/src/sagents/turn.rs
-    web/src/sagents/usage.rs
     ");
 }
 
@@ -74,19 +31,16 @@ fn what_a_workspace_offers_is_inherited() {
     let host = workspace().file("web/Cargo.toml", &manifest("web", "2024", ""));
     let before = host.read("Cargo.toml");
     host.generate("gen persistence Web.Conversations -s Web.Accounts.Scope --path web");
-    assert_snapshot!(lines_with(&host, "web/Cargo.toml", "workspace"), @r#"
-    sqlx = { workspace = true, features = ["chrono", "json", "runtime-tokio", "sqlite", "uuid"] }
-    uuid = { workspace = true, features = ["serde", "v7"] }
-    "#);
+    assert_snapshot!(lines_with(&host, "web/Cargo.toml", "workspace"), @r#"uuid = { workspace = true, features = ["serde", "v7"] }"#);
     assert_eq!(host.read("Cargo.toml"), before);
 }
 
 #[test]
-fn an_sqlx_that_is_inherited_gets_the_features_that_it_lacks() {
-    let member = manifest("web", "2024", "\n[dependencies]\nsqlx = { workspace = true } # the database\n");
+fn a_dependency_that_is_inherited_gets_the_features_that_it_lacks() {
+    let member = manifest("web", "2024", "\n[dependencies]\nuuid = { workspace = true } # ids\n");
     let host = workspace().file("web/Cargo.toml", &member);
     host.generate("gen persistence Web.Conversations -s Web.Accounts.Scope --path web");
-    assert_snapshot!(lines_with(&host, "web/Cargo.toml", "sqlx"), @r#"sqlx = { workspace = true, features = ["chrono", "json", "runtime-tokio", "sqlite", "uuid"] } # the database"#);
+    assert_snapshot!(lines_with(&host, "web/Cargo.toml", "uuid"), @r#"uuid = { workspace = true, features = ["serde", "v7"] } # ids"#);
 }
 
 #[test]
@@ -101,7 +55,10 @@ fn migrations_may_be_shared_in_the_workspace() {
     Next:
       sqlx migrate run --source migrations  # creates the tables in DATABASE_URL
     ");
-    assert_snapshot!(lines_with(&host, "web/src/conversations/tests/database.rs", "0002_"), @r#""/../migrations/0002_create_sagents_persistence.sql""#);
+    assert_snapshot!(lines_with(&host, "web/src/conversations/tests.rs", "migrations"), @r#"
+    let migrations = concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations");
+    database.run_migrations(migrations).await?;
+    "#);
     assert_a_second_run_changes_nothing(&host, line);
 }
 
@@ -143,12 +100,12 @@ fn types_of_the_workspace_and_of_path_dependencies_are_read() {
         let is_imported = text.contains("use identity::Actor;\n") || text.contains("use identity::{Actor, Caller};\n");
         assert!(is_imported, "{text}");
         assert!(text.contains("let Actor::User { id, .. } = &self.actor else {\n"), "{text}");
-        assert!(text.contains("Ok(Owner::new(*id))"), "{text}");
+        assert!(text.contains("Ok(Owner::new(\"user\", *id))"), "{text}");
     }
     let host = neighbours();
     host.generate("gen persistence conversations -s crate::auth::Login --path host/web");
     let text = host.read("host/web/src/conversations/scope.rs");
-    assert!(text.contains("Ok(Owner::new(*self.user_id.as_uuid()))"), "{text}");
+    assert!(text.contains("Ok(Owner::new(\"user\", *self.user_id.as_uuid()))"), "{text}");
 }
 
 #[test]

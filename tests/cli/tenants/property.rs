@@ -401,17 +401,17 @@ impl World<'_> {
         let (title, id) = (number % IDS + 1, (2 * number) % IDS + 1);
         let owner = self.model.way.clone().map(|way| (way, id));
         let (column, value) = match &owner {
-            Some((_, id)) => (format!("\"{}\", ", self.owner_column()), format!("{id}, ")),
-            None => Default::default(),
+            Some((_, id)) => (self.owner_column(), *id),
+            None => ("sagents_owner".to_owned(), 0),
         };
         let uuid = format!("x'{number:032x}'");
         let now = "'2026-01-02T03:04:05.000000Z'";
         let script = format!(
-            "INSERT INTO sagents_conversations ({column}id, title, scope, inserted_at, updated_at)
-                VALUES ({value}{uuid}, '{title}', '{{}}', {now}, {now});
+            "INSERT INTO sagents_conversations (\"{column}\", id, title, scope, inserted_at, updated_at)
+                VALUES ({value}, {uuid}, '{title}', '{{}}', {now}, {now});
              INSERT INTO sagents_usage
-                ({column}conversation_id, message_id, input_tokens, output_tokens, cached_tokens, inserted_at)
-                VALUES ({value}{uuid}, {uuid}, 1, 1, 1, {now});"
+                (\"{column}\", conversation_id, message_id, input_tokens, output_tokens, cached_tokens, inserted_at)
+                VALUES ({value}, {uuid}, {uuid}, 1, 1, 1, {now});"
         );
         self.database.run(&script).unwrap();
         self.model.rows.push(Row { title, owner, former: BTreeMap::new() });
@@ -426,7 +426,7 @@ impl World<'_> {
     /// The owners of all rows, where there are some.
     fn stored(&self) -> Vec<Option<i64>> {
         let column = match self.owner_column().as_str() {
-            "id" => "NULL".to_owned(),
+            "sagents_owner" => "NULL".to_owned(),
             column => format!("\"{column}\""),
         };
         let query = format!(
@@ -465,6 +465,7 @@ fn key(table: &str, person: i64) -> i64 {
 /// How the generated code reads the owner from a scope.
 fn read_by(host: &Host) -> Option<String> {
     let text = host.read(SCOPE_RS);
-    let (_, rest) = text.split_once("Owner::new(self.")?;
-    Some(rest.split_once(')')?.0.to_owned())
+    let (_, rest) = text.split_once("Owner::new(")?;
+    let (_, way) = rest.split_once(')').unwrap_or_default().0.split_once("self.")?;
+    Some(way.to_owned())
 }

@@ -17,24 +17,24 @@
 )]
 
 mod prelude {
-    pub use crate::conversations::*;
-    pub use crate::sagents::session::*;
-    pub use crate::sagents::*;
+    pub use crate::conversations::{Conversation, ConversationChanges, Conversations, DisplayMessage, NewConversation};
+    pub use sagents::session::*;
+    pub use sagents::*;
     pub use serde_json::json;
     pub use std::time::Duration;
     pub use uuid::Uuid;
 }
 
 use crate::accounts::{Scope, User};
-use prelude::{Conversation, Conversations, NewConversation, Result, connect};
+use prelude::{Conversation, Conversations, NewConversation, Result};
 
 /// A context on an empty database, who is asking, and a conversation.
 async fn start() -> Result<(Conversations, Scope, Conversation)> {
-    let pool = connect("sqlite::memory:").await?;
+    let pool = sagents::sqlite::connect("sqlite::memory:").await?;
     sqlx::migrate!().run(&pool).await.unwrap();
     sqlx::query("INSERT INTO users (id, name) VALUES (1, 'somebody')").execute(&pool).await?;
     let conversations = Conversations::new(pool);
     let scope = Scope { user: User { name: "somebody".to_owned(), id: 1 } };
-    let chat = conversations.create_conversation(&scope, NewConversation::new()).await?;
+    let chat = conversations.create_conversation(&scope, NewConversation::default()).await?;
     Ok((conversations, scope, chat))
 }

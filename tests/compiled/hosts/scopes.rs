@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use uuid::Uuid;
+
+type Parts = axum::http::request::Parts;
 
 /// Who is asking, as a header says. A real application would not believe it.
 fn named<T: FromStr>(parts: &Parts, header: &str) -> Option<T> {
@@ -19,6 +20,18 @@ impl<S: Sync> FromRequestParts<S> for DeviceScope {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
         let (device_id, club) = (named(parts, "x-device"), named(parts, "x-club"));
         Ok(Self { device_id, club })
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Scope {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
+        let id = named(parts, "x-user").ok_or(StatusCode::UNAUTHORIZED)?;
+        let name = "somebody".to_owned();
+        Ok(Self {
+            user: User { id, name },
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::growth::upcoming;
 use super::*;
-use crate::schema::{Index, IndexColumn, defaulted, nullable};
+use crate::schema::{Index, IndexColumn};
 
 #[path = "../../../../tests/support/story.rs"]
 #[expect(dead_code, reason = "other tests use the rest of it")]
@@ -30,7 +30,7 @@ const DIFFERENCES: &[(&str, Edit, Edit)] = &[
         "types",
         |schema| {
             column(&mut schema.tables[2], "item").kind = Kind::BigInteger;
-            column(&mut schema.tables[1], "unreadable_data").kind = Kind::Text;
+            column(&mut schema.tables[4], "data").kind = Kind::Text;
         },
         |_| {},
     ),

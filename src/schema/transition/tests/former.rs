@@ -77,7 +77,7 @@ fn an_owner_that_leaves_now_is_not_dropped_now() {
     let there = changed(&user(), &team(), backfill(BACKFILL));
     let org = tables("sagents_", Some(("org_id", Kind::Text, Some("orgs"))));
     let transition = change(&there, &org, Wish { drop_old_owner: true, ..backfill("'one'") });
-    assert_eq!(columns(&transition.schema().tables[1])[10..], ["team_id"]);
+    assert_eq!(columns(&transition.schema().tables[1])[9..], ["team_id"]);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_field_may_take_the_name_of_a_former_owner() {
     let there = changed(&user(), &team(), backfill(BACKFILL));
     let renamed = tables("sagents_", Some(("user_id", Kind::Uuid, Some("teams"))));
     let transition = change(&there, &renamed, same_owner());
-    assert_eq!(columns(&transition.schema().tables[1])[10..], ["old_user_id"]);
+    assert_eq!(columns(&transition.schema().tables[1])[9..], ["old_user_id"]);
     let names = |sql: &str| sql.lines().filter(|line| line.contains("states\" RENAME")).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(names(&transition.up(Database::Sqlite)), @r#"
     ALTER TABLE "sagents_agent_states" RENAME COLUMN "user_id" TO "old_user_id";

@@ -13,7 +13,7 @@ fn an_owner_comes_on_sqlite() {
     CREATE TABLE "sagents_guard" (stop INTEGER CONSTRAINT "the tables have a column that no migration of this project adds, and that would be lost; nothing was changed" CHECK (NOT stop));
     INSERT INTO "sagents_guard" SELECT EXISTS (
         SELECT 1 FROM pragma_table_xinfo('sagents_conversations') WHERE name NOT IN ('user_id', 'id', 'title', 'scope', 'metadata', 'interrupted', 'next_sequence', 'inserted_at', 'updated_at', 'last_change', 'last_removal', 'archived_at')
-        UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_agent_states') WHERE name NOT IN ('user_id', 'conversation_id', 'version', 'revision', 'write_id', 'data', 'unreadable_data', 'inserted_at', 'updated_at', 'epoch')
+        UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_agent_states') WHERE name NOT IN ('user_id', 'conversation_id', 'version', 'revision', 'write_id', 'data', 'inserted_at', 'updated_at', 'epoch')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_display_messages') WHERE name NOT IN ('user_id', 'conversation_id', 'sequence', 'message_id', 'item', 'role', 'content_type', 'content', 'metadata', 'tool_call_id', 'status', 'inserted_at', 'changed', 'delivery')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_agent_messages') WHERE name NOT IN ('user_id', 'conversation_id', 'epoch', 'position', 'message_id', 'data')
         UNION ALL SELECT 1 FROM pragma_table_xinfo('sagents_unreadable_states') WHERE name NOT IN ('user_id', 'conversation_id', 'epoch', 'data', 'set_aside_at')
@@ -109,7 +109,6 @@ fn an_owner_comes_on_sqlite() {
         "revision" INTEGER NOT NULL,
         "write_id" BLOB NOT NULL,
         "data" TEXT NOT NULL,
-        "unreadable_data" TEXT,
         "inserted_at" TEXT NOT NULL,
         "updated_at" TEXT NOT NULL,
         "epoch" INTEGER NOT NULL DEFAULT 0,
@@ -234,8 +233,8 @@ fn an_owner_comes_on_sqlite() {
         SELECT "sagents_new_owner", "id", "title", "scope", "metadata", "interrupted", "next_sequence", "inserted_at", "updated_at", "last_change", "last_removal", "archived_at", "user_id"
         FROM "sagents_conversations";
     INSERT INTO "sagents_agent_states_new"
-        ("team_id", "conversation_id", "version", "revision", "write_id", "data", "unreadable_data", "inserted_at", "updated_at", "epoch", "user_id")
-        SELECT conversation."sagents_new_owner", child."conversation_id", child."version", child."revision", child."write_id", child."data", child."unreadable_data", child."inserted_at", child."updated_at", child."epoch", child."user_id"
+        ("team_id", "conversation_id", "version", "revision", "write_id", "data", "inserted_at", "updated_at", "epoch", "user_id")
+        SELECT conversation."sagents_new_owner", child."conversation_id", child."version", child."revision", child."write_id", child."data", child."inserted_at", child."updated_at", child."epoch", child."user_id"
         FROM "sagents_agent_states" AS child
         LEFT JOIN "sagents_conversations" AS conversation
         ON conversation."user_id" = child."user_id" AND conversation."id" = child."conversation_id";

@@ -1,3 +1,0 @@
-DROP TABLE "as_long_as_a_prefix_may_be_in_tablesdisplay_messages";
-DROP TABLE "as_long_as_a_prefix_may_be_in_tablesagent_states";
-DROP TABLE "as_long_as_a_prefix_may_be_in_tablesconversations";

@@ -1,2 +1,0 @@
-DROP TABLE users;
-DROP TABLE teams;

@@ -1,3 +1,0 @@
-pub mod conversations;
-pub mod sagents;
-pub mod scope;

@@ -1,4 +1,0 @@
-pub struct Scope {
-    pub user_id: i64,
-    pub team_id: uuid::Uuid,
-}

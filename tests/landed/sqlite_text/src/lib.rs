@@ -1,3 +1,0 @@
-pub mod chat;
-pub mod sagents;
-pub mod scope;

@@ -1,3 +1,0 @@
-pub struct Scope {
-    pub login: String,
-}

@@ -1,1 +1,0 @@
-ALTER TABLE sagents_conversations DROP COLUMN pinned;

@@ -1,1 +1,0 @@
-ALTER TABLE sagents_conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;

@@ -1,7 +1,0 @@
-pub struct User {
-    pub id: i64,
-}
-
-pub struct Scope {
-    pub user: User,
-}

@@ -1,3 +1,0 @@
-pub mod accounts;
-pub mod conversations;
-pub mod sagents;
