@@ -14,50 +14,49 @@ use crate::{Fork, Forked, Owner, Point, Result, Rewound, Timestamp};
 
 statements! {
     pub(super) struct Branches {
-        /// The ids of messages come as one text, each as 32 digits with its position or sequence behind it.
+        /// The ids of messages come as one text, each as 32 digits with its position or sequence behind it, and a `w`
+        /// behind that of a tool call that waits. Only tool calls have a status.
         outline: "
             SELECT c.last_change, s.revision, s.data, (
                 SELECT group_concat(hex(m.message_id) || m.position) FROM {agent_messages} AS m
                 WHERE m.{owner} = $2 AND m.conversation_id = $1 AND m.epoch = s.epoch
             ), (
-                SELECT group_concat(hex(m.message_id) || m.sequence) FROM {display_messages} AS m
+                SELECT group_concat(
+                    hex(m.message_id) || m.sequence || CASE
+                        WHEN m.status = 'interrupted'
+                             OR m.status IN ('pending', 'executing')
+                                AND json_extract(m.metadata, '$.hitl_decision') = 'approved' THEN 'w'
+                        ELSE ''
+                    END
+                ) FROM {display_messages} AS m
                 WHERE m.{owner} = $2 AND m.conversation_id = $1
-            ), (
-                SELECT json_group_array(m.sequence) FROM {display_messages} AS m
-                WHERE m.{owner} = $2 AND m.conversation_id = $1
-                  AND m.tool_call_id IS NOT NULL AND m.content_type = 'tool_call'
-                  AND (m.status = 'interrupted'
-                       OR m.status IN ('pending', 'executing')
-                          AND json_extract(m.metadata, '$.hitl_decision') = 'approved')
             )
             FROM {conversations} AS c
             LEFT JOIN {agent_states} AS s ON s.{owner} = $2 AND s.conversation_id = $1
             WHERE c.{owner} = $2 AND c.id = $1",
         agent_tools: "
-            SELECT m.position, TRUE, CAST(json_extract(t.value, '$.call_id') AS TEXT)
-            FROM {agent_messages} AS m CROSS JOIN json_each(
-                CASE WHEN json_valid(m.data) THEN m.data ELSE '{}' END, '$.tool_calls'
-            ) AS t
-            WHERE m.{owner} = $4 AND m.conversation_id = $1 AND m.epoch = (
-                SELECT s.epoch FROM {agent_states} AS s
-                WHERE s.{owner} = $4 AND s.conversation_id = $1
-            ) AND m.position >= $2 AND m.position < $3
-              AND instr(m.data, '\"tool_calls\"') > 0 AND t.type = 'object'
+            WITH messages AS MATERIALIZED (
+                SELECT m.position, CASE WHEN json_valid(m.data) THEN m.data ELSE '{}' END AS data
+                FROM {agent_messages} AS m
+                WHERE m.{owner} = $4 AND m.conversation_id = $1 AND m.epoch = (
+                    SELECT s.epoch FROM {agent_states} AS s
+                    WHERE s.{owner} = $4 AND s.conversation_id = $1
+                ) AND m.position >= $2 AND m.position < $3
+                  AND (instr(m.data, '\"tool_calls\"') > 0 OR instr(m.data, '\"tool_results\"') > 0)
+            )
+            SELECT messages.position, TRUE, CAST(json_extract(t.value, '$.call_id') AS TEXT)
+            FROM messages CROSS JOIN json_each(messages.data, '$.tool_calls') AS t
+            WHERE t.type = 'object'
             UNION ALL
-            SELECT m.position, FALSE, CAST(json_extract(t.value, '$.tool_call_id') AS TEXT)
-            FROM {agent_messages} AS m CROSS JOIN json_each(
-                CASE WHEN json_valid(m.data) THEN m.data ELSE '{}' END, '$.tool_results'
-            ) AS t
-            WHERE m.{owner} = $4 AND m.conversation_id = $1 AND m.epoch = (
-                SELECT s.epoch FROM {agent_states} AS s
-                WHERE s.{owner} = $4 AND s.conversation_id = $1
-            ) AND m.position >= $2 AND m.position < $3
-              AND instr(m.data, '\"tool_results\"') > 0 AND t.type = 'object'",
+            SELECT messages.position, FALSE, CAST(json_extract(t.value, '$.tool_call_id') AS TEXT)
+            FROM messages CROSS JOIN json_each(messages.data, '$.tool_results') AS t
+            WHERE t.type = 'object'",
+        /// The comparison makes `SQLite` use the index of tool calls, which has all of these columns.
         shown_tools: "
             SELECT m.sequence, m.content_type = 'tool_call', m.tool_call_id
             FROM {display_messages} AS m
             WHERE m.{owner} = $4 AND m.conversation_id = $1 AND m.sequence >= $2 AND m.sequence < $3
-              AND m.tool_call_id IS NOT NULL AND m.content_type IN ('tool_call', 'tool_result')",
+              AND m.tool_call_id >= '' AND m.content_type IN ('tool_call', 'tool_result')",
         create: "
             INSERT INTO {conversations}
                 ({owner}, id, title, scope, metadata, interrupted, next_sequence,
@@ -250,20 +249,33 @@ impl Driver {
 
 /// The ids of the agent's messages by position, those of display messages by sequence, and the waiting tool calls.
 pub(super) fn outline_ids(row: &SqliteRow) -> sqlx::Result<OutlineIds> {
-    let mut shown = numbered_ids(row.at(4)?)?;
+    let agent = outline_items(row.at(3)?)?;
+    let mut shown = outline_items(row.at(4)?)?;
     shown.sort_unstable();
-    let Json(waiting) = row.at(5)?;
-    Ok(OutlineIds { agent: numbered_ids(row.at(3)?)?, shown, waiting })
+    let waiting = shown.iter().filter(|item| item.waits).map(|item| item.number).collect();
+    let numbered = |items: Vec<OutlineItem>| items.into_iter().map(|item| (item.number, item.id)).collect();
+    Ok(OutlineIds { agent: numbered(agent), shown: numbered(shown), waiting })
 }
 
-/// Reads ids that have numbers behind them.
-fn numbered_ids(text: Option<&str>) -> sqlx::Result<Vec<(i64, Uuid)>> {
-    let numbered_id = |text: &str| {
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct OutlineItem {
+    /// A position or a sequence.
+    number: i64,
+    id: Uuid,
+    waits: bool,
+}
+
+impl OutlineItem {
+    fn parse(text: &str) -> Option<Self> {
         let (id, number) = text.split_at_checked(32)?;
-        Some((number.parse().ok()?, Uuid::try_parse(id).ok()?))
-    };
+        let waits = number.ends_with('w');
+        let number = number.strip_suffix('w').unwrap_or(number).parse().ok()?;
+        Some(Self { number, id: Uuid::try_parse(id).ok()?, waits })
+    }
+}
+
+fn outline_items(text: Option<&str>) -> sqlx::Result<Vec<OutlineItem>> {
     let items = text.into_iter().flat_map(|text| text.split(','));
-    let items =
-        items.map(|item| numbered_id(item).ok_or_else(|| sqlx::Error::Decode("a message id is damaged".into())));
-    items.collect()
+    let damaged = || sqlx::Error::Decode("a message id is damaged".into());
+    items.map(|item| OutlineItem::parse(item).ok_or_else(damaged)).collect()
 }
