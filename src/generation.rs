@@ -75,7 +75,7 @@ pub fn generation(host: &Host, request: &Request, now: DateTime<Utc>) -> Result<
     refuse_broken_chain(context, &carried.given, &last, host)?;
     let options = Options::resolve(context.clone(), &carried, host, &recorded, &last)?;
     options::refuse_other_inference(&options, &carried.given, &last)?;
-    let may_create = (*create_scope || host.is_new()) && options.scope.krate.is_none();
+    let may_create = *create_scope || host.is_new();
     if options.scope_origin == ScopeOrigin::Created && !may_create {
         refuse_absent_scope(&options, given, &recorded, &last, host)?;
     }
@@ -179,8 +179,8 @@ fn former_fields(now: Option<&str>, plan: &Plan, last: &Last, changes: &[Change]
         places.extend(lines.map(|(index, _)| format!("{}:{}", change.path, index + 1)));
     }
     let mut generated = plan.files.iter().filter(|(_, planned)| matches!(planned, Planned::Generated(_)));
-    let scope = generated.find(|(path, _)| path.file_name() == Some("scope.rs"));
-    let beside = scope.and_then(|(path, _)| host.tree.sources(path.parent()?).ok()).unwrap_or_default();
+    let model = generated.find(|(path, _)| path.file_name() == Some("agent_state.rs"));
+    let beside = model.and_then(|(path, _)| host.tree.sources(path.parent()?).ok()).unwrap_or_default();
     let is_own =
         |path: &&Utf8PathBuf| path.extension() == Some("rs") && !changes.iter().any(|change| change.path == **path);
     for path in beside.iter().filter(is_own) {
@@ -225,7 +225,7 @@ fn refuse_absent_scope(options: &Options, given: &Given, recorded: &Recorded, la
     let generated = recorded.contexts.keys().filter_map(|key| ModulePath::parse_key(key).ok());
     let generated: Vec<_> = generated.chain([options.context.clone()]).collect();
     let types = host.source(&options.context).types(&options.scope, &generated);
-    if types.is_empty() && options.scope.krate.is_none() {
+    if types.is_empty() {
         return Ok(());
     }
     Err(options::absent_scope(&options.scope, &types))

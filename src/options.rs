@@ -9,6 +9,7 @@ mod lints;
 mod owner;
 mod rerun;
 mod reserved;
+mod shared;
 mod web;
 
 pub use self::group::{Group, GroupTable, NewOwners, new_owners};
@@ -45,6 +46,8 @@ pub struct Options {
     pub context: ModulePath,
     pub scope: TypePath,
     pub scope_origin: ScopeOrigin,
+    /// Where another context, or the host itself, implements `OwnerScope` for the scope.
+    pub shared_scope: Option<Utf8PathBuf>,
     pub owner: Option<Owner>,
     /// The group whose scope may read what its members own.
     pub group: Option<Group>,
@@ -135,6 +138,7 @@ impl Options {
         let inquiry =
             Inquiry { context: &context, scope: &scope, given, host, catalog: &catalog, directory: &directory, last };
         let mut lookup = if is_own { Lookup::Absent } else { host.source(&context).lookup(&scope)? };
+        let written = lookup.clone();
         if is_untouched(&lookup, &scope, last, host)? {
             lookup = Lookup::Absent;
         }
@@ -162,18 +166,14 @@ impl Options {
         }
         let recorded_library = recorded.contexts.get(&context.key()).and_then(|given| given.library.as_deref());
         let library = Library::choose(given.library.as_deref(), recorded_library, host)?;
-        if let Library::Path(path) = &library
-            && !host.manifest.has_library(None)
-            && host.is_outside_repository(path)
-        {
-            notes.push(Note::LibraryPath(path.clone()));
-        }
+        notes.extend(library.note(host));
         let options = Self {
             scope_origin: match lookup {
                 _ if is_own => ScopeOrigin::Context,
                 Lookup::Absent => ScopeOrigin::Created,
                 Lookup::Found(_) | Lookup::Opaque | Lookup::Made(_) => ScopeOrigin::Host,
             },
+            shared_scope: None,
             backfill: None,
             owner,
             group,
@@ -192,7 +192,8 @@ impl Options {
         };
         lints::refuse_forbidden(&options, host)?;
         let backfill = rerun::backfill(carried, &options, &catalog, last)?;
-        Ok(Self { backfill, ..options })
+        let shared_scope = shared::scope(&options, &written, host, recorded, last)?;
+        Ok(Self { shared_scope, backfill, ..options })
     }
 
     /// Where the context's migrations are looked for.
@@ -296,11 +297,8 @@ pub fn absent_scope(scope: &TypePath, types: &[TypePath]) -> Failure {
         [_] => (format!("; the nearest is {shown}"), "name it with --scope"),
         _ => (format!("; the nearest are {shown}"), "name one of them with --scope"),
     };
-    let failure = Failure::decision(format!("--scope: there is no `{}`{known}", scope.rust()));
-    match &scope.krate {
-        None => failure.help(format!("{choice}, or have it written with --create-scope")),
-        Some(krate) => failure.help(format!("{choice}, or write it in `{krate}`")),
-    }
+    Failure::decision(format!("--scope: there is no `{}`{known}", scope.rust()))
+        .help(format!("{choice}, or have it written with --create-scope"))
 }
 
 /// The options with every default filled in.
@@ -378,7 +376,9 @@ pub const NO_GROUP: &str = "none";
 fn scope_of(scope: Option<&str>, owner: &str, context: &ModulePath, host: &Host) -> Result<(TypePath, bool)> {
     match scope {
         Some(scope) => {
-            Ok((TypePath::parse("--scope", scope, &host.package, &host.manifest.dependency_crates())?, false))
+            let scope = TypePath::parse("--scope", scope, &host.package, &host.manifest.dependency_crates())?;
+            host.source(context).refuse_foreign(&scope)?;
+            Ok((scope, false))
         }
         None if owner == NO_OWNER => Ok((everyone(context), true)),
         None => Err(Failure::usage("--scope is missing: the type that holds who is asking").help(
@@ -441,7 +441,6 @@ fn check_context(context: &ModulePath, scope: Option<&TypePath>, web: Web, recor
     if CARGO_MODULES.contains(&first) {
         return refuse(format!("src/{first} has a meaning for cargo"));
     }
-    let scope = scope.filter(|scope| scope.krate.is_none());
     if let Some(name) = context.names().iter().find(|name| is_crate(name.as_str(), web)) {
         return refuse(format!("a module called `{name}` would hide the crate of that name"));
     }

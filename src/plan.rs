@@ -122,7 +122,8 @@ pub fn plan(options: &Options, host: &Host, start: Start) -> Result<Plan> {
     let (files, unwired) = join(host, options.wire, parts)?;
     let new: Vec<_> = tables.new.iter().map(|(path, _)| path.clone()).collect();
     let scripts = new.iter().filter(|path| !is_down(path)).cloned();
-    let read_first = [module.file, module.directory.join("scope.rs")].into_iter().chain(scripts).collect();
+    let scope_file = options.shared_scope.clone().unwrap_or_else(|| module.directory.join("scope.rs"));
+    let read_first = [module.file, scope_file].into_iter().chain(scripts).collect();
     Ok(Plan {
         files,
         unwired,

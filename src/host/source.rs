@@ -25,6 +25,7 @@ pub use self::definition::Definition;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use camino::Utf8PathBuf;
 use syn::spanned::Spanned as _;
 
 use self::follow::Start;
@@ -95,6 +96,43 @@ impl Source<'_> {
         }
         let variants = definitions.split_off(1);
         Ok(Lookup::Found(Definition { variants, ..definitions.remove(0) }))
+    }
+
+    /// The file of the host's crate that implements a trait for a type, other than these.
+    pub fn implementation(
+        self,
+        definition: &Definition,
+        name: &str,
+        except: &[Utf8PathBuf],
+    ) -> Result<Option<Utf8PathBuf>> {
+        Reader::new(self).implementation(definition, name, except)
+    }
+
+    /// Refuses a scope of another crate, for which this one can't implement a trait of a third.
+    pub fn refuse_foreign(self, ty: &TypePath) -> Result<()> {
+        let reader = Reader::new(self);
+        let is_foreign = match reader.path_of(ty) {
+            _ if ty.krate.is_some() => true,
+            Some((root, path)) => {
+                let entries = reader.variants(&root, &path, FUEL)?.into_iter().map(|entry| match entry {
+                    Meaning::Hidden => reader.is_behind_foreign_glob(&root, &path),
+                    entry => reader.is_foreign(entry),
+                });
+                entries.collect::<Result<Vec<_>>>()?.contains(&true)
+            }
+            None => true,
+        };
+        if !is_foreign {
+            return Ok(());
+        }
+        let (path, name) = (ty.rust(), if ty.name == "Scope" { "Caller" } else { "Scope" });
+        Err(Failure::usage(format!(
+            "--scope: `{path}` is a type of another crate, and Rust allows no `impl OwnerScope` for it here"
+        ))
+        .help(format!(
+            "wrap it in a type of this crate:\n\n    /// The caller.\n    pub struct {name}(pub {path});\n\n\
+             then name that one, for example `--scope crate::accounts::{name} --scope-owner 0.user_id`"
+        )))
     }
 
     /// Refuses a scope that the generated code could not be compiled with.

@@ -5,6 +5,7 @@ use semver::{Version, VersionReq};
 
 use crate::failure::{Failure, Result};
 use crate::host::Host;
+use crate::note::Note;
 
 /// The source of the library, for a host that doesn't have it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +44,16 @@ impl Library {
                 || Self::Version(VERSION.to_owned()),
                 |library| Self::Path(relative(&library, host.tree.root())),
             )),
+        }
+    }
+
+    /// A directory outside of the repository is on this machine only.
+    pub fn note(&self, host: &Host) -> Option<Note> {
+        match self {
+            Self::Path(path) if !host.manifest.has_library(None) && host.is_outside_repository(path) => {
+                Some(Note::LibraryPath(path.clone()))
+            }
+            _ => None,
         }
     }
 

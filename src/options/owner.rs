@@ -130,8 +130,7 @@ impl Inquiry<'_> {
 
     /// A type that does not exist would be a broken link in the documentation.
     fn link(&self, noun: &Name, module: Option<TypePath>) -> Result<Option<TypePath>> {
-        let beside =
-            TypePath { krate: self.scope.krate.clone(), modules: self.scope.modules.clone(), name: noun.camel() };
+        let beside = TypePath { krate: None, modules: self.scope.modules.clone(), name: noun.camel() };
         for candidate in module.into_iter().chain([beside]) {
             if matches!(self.host.source(self.context).lookup(&candidate)?, Lookup::Found(_)) {
                 return Ok(Some(candidate));

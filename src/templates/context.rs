@@ -17,7 +17,8 @@ use crate::options::{Group, Options, Owner, Web};
 pub struct Context {
     module: Module,
     models: Models,
-    scope: OwnerScope,
+    /// Nothing if the scope has its `OwnerScope` elsewhere.
+    scope: Option<OwnerScope>,
     /// Nothing without `--web`.
     routes: Option<Routes>,
     /// Nothing with `--no-tests`.
@@ -32,7 +33,7 @@ impl Context {
         let sql = Sql::new(options);
         Self {
             models: Models::new(options, file),
-            scope: OwnerScope::new(options, &names),
+            scope: options.shared_scope.is_none().then(|| OwnerScope::new(options, &names)),
             routes: (options.web == Web::Axum).then(|| Routes::new(&names)),
             tests: options.tests.then(|| Tests::new(options, &names)),
             module: Module::new(options, &names, sql, public, former_owners),
@@ -46,8 +47,8 @@ impl Context {
             (Some("agent_state"), models.agent_state()),
             (Some("conversation"), models.conversation()),
             (Some("display_message"), models.display_message()),
-            (Some("scope"), scope.text()),
         ];
+        files.extend(scope.as_ref().map(|scope| (Some("scope"), scope.text())));
         files.extend(tests.as_ref().map(|tests| (Some("tests"), tests.text())));
         files.extend(routes.as_ref().map(|routes| (Some("web"), routes.text())));
         files
@@ -66,6 +67,8 @@ templates! {
         /// The context brings the scope's type.
         is_own: bool,
         scope_name: String,
+        /// It has a `scope.rs`.
+        scope: bool,
         tests: bool,
         web: bool,
         schema: u32,
@@ -91,6 +94,7 @@ impl Module {
             public,
             is_own: names.is_own,
             scope_name: names.scope.clone(),
+            scope: options.shared_scope.is_none(),
             tests: options.tests,
             web: options.web == Web::Axum,
             schema: SCHEMA,

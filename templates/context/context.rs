@@ -9,7 +9,9 @@
 mod agent_state;
 mod conversation;
 mod display_message;
+{%- if scope %}
 mod scope;
+{%- endif %}
 {%- if tests %}
 #[cfg(test)]
 mod tests;

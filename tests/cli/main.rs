@@ -19,6 +19,7 @@ mod refused;
 mod report;
 mod rerun;
 mod seam;
+mod shared_scopes;
 mod size;
 mod stacks;
 mod surroundings;

@@ -162,7 +162,7 @@ fn the_list_is_empty_before_anything_was_generated() {
 fn the_list_shows_every_context_with_its_options() {
     let host = Host::library().file("migrations/0001_teams.sql", "CREATE TABLE teams (tid TEXT PRIMARY KEY);\n");
     host.generate("gen persistence chat::conversations -s accounts::Scope -t team");
-    host.generate("gen persistence notes -s accounts::Scope -t none --table-prefix notes_ --no-tests");
+    host.generate("gen persistence notes -t none --table-prefix notes_ --no-tests");
     assert_snapshot!(host.generate("list").stdout, @"
     crate::chat::conversations
       scope         crate::accounts::Scope
@@ -176,7 +176,7 @@ fn the_list_shows_every_context_with_its_options() {
       migrations    migrations
       tests         yes
     crate::notes
-      scope         crate::accounts::Scope
+      scope         crate::notes::Everyone
       owner type    none
       table prefix  notes_
       database      sqlite

@@ -11,7 +11,7 @@ use crate::support::{Host, manifest};
 use crate::transcript::everything;
 
 const ONE: &str = "gen persistence conversations -s accounts::Scope";
-const TWO: &str = "gen persistence notes -s accounts::Scope --owner-type none --table-prefix notes_";
+const TWO: &str = "gen persistence notes --owner-type none --table-prefix notes_";
 
 /// A host with two contexts, for both of which there is something new.
 fn two_contexts() -> Host {
@@ -82,7 +82,7 @@ fn options_in_an_inline_table_are_options() {
     host.write("sagents.toml", "contexts = { conversations = { scope = \"accounts::Scope\" } }\n");
     host.generate("gen persistence conversations --owner-type team");
     assert_snapshot!(host.read("sagents.toml"), @r#"contexts = { conversations = { scope = "accounts::Scope", owner-type = "team" } }"#);
-    host.generate("gen persistence notes -s accounts::Scope --owner-type none --table-prefix notes_");
+    host.generate("gen persistence notes --owner-type none --table-prefix notes_");
     assert_eq!(host.sagents("check").code, 0);
 }
 

@@ -37,6 +37,13 @@ fn init_with_a_page_makes_a_package_that_passes_its_tests_and_answers_without_an
         "gen persistence MyApp.Conversations --scope MyApp.Accounts.Scope --owner-id uuid --group-type team \
          --database postgres --web axum --init --path my_app",
     );
+    // Another context with the same scope, whose conversations are moved. It has no use for the group.
+    workspace.generate(
+        "my_app",
+        "gen persistence MyApp.Former --scope MyApp.Accounts.Scope --owner-id uuid --database sqlite \
+         --table-prefix former_ --migrations migrations/former --no-tests",
+    );
+    assert!(!workspace.host.exists("my_app/src/former/scope.rs"));
     let programs = workspace.prove();
     let served = Served::start(&workspace, &programs);
     assert!(served.ask("GET", "/login", "", "").contains("Ada"));

@@ -18,6 +18,13 @@ fn contexts_on_sqlite_pass_their_tests_without_a_warning() {
         "private",
         "gen persistence Private.Chat.Conversations --scope Private.Accounts.Caller --scope-owner 0 --owner-type account",
     );
+    // As docs/moving.md says: one scope, two databases.
+    workspace.generate(
+        "private",
+        "gen persistence Private.Chat.Moved --scope Private.Accounts.Caller --scope-owner 0 --owner-type account \
+         --database postgres --table-prefix moved_ --migrations migrations/postgres --no-tests",
+    );
+    assert!(!workspace.host.exists("private/src/chat/moved/scope.rs"));
     workspace.prove();
 }
 

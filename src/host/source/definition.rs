@@ -177,6 +177,22 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether a name means a type of another crate, also through aliases.
+    pub(super) fn is_foreign(&self, entry: Meaning) -> Result<bool> {
+        Ok(match entry {
+            Meaning::External(_) => true,
+            Meaning::Type(place, _) => place.home.krate != 0,
+            Meaning::Alias(place, alias) => {
+                let target = self.unalias(&Written { ty: *alias.ty, home: place.home })?;
+                match self.entry_of(&target)? {
+                    Meaning::Alias(..) => false,
+                    entry => self.is_foreign(entry)?,
+                }
+            }
+            _ => false,
+        })
+    }
+
     pub(super) fn definition(&self, place: &Place, item: &Item) -> Definition {
         let (ident, visibility, attributes, fields) = match item {
             Item::Struct(item) => (&item.ident, &item.vis, &item.attrs, Some(&item.fields)),
@@ -254,6 +270,34 @@ impl Reader<'_> {
         }
         let elsewhere = self.items_that_mention(definition)?;
         Ok(elsewhere.iter().any(|items| traits_of(items, &definition.name).iter().any(|found| found == name)))
+    }
+
+    /// The module of the host's crate that implements a trait for a type, if its file isn't one of these.
+    pub(super) fn implementation(
+        &self,
+        definition: &Definition,
+        name: &str,
+        except: &[Utf8PathBuf],
+    ) -> Result<Option<Utf8PathBuf>> {
+        for file in self.sources(0)?.into_iter().filter(|file| !except.contains(file)) {
+            let Ok(Some(text)) = self.source.tree.read(&file) else { continue };
+            if !text.contains(&format!("{name} for ")) {
+                continue;
+            }
+            let (Some(home), Ok(syntax)) = (self.home_of(&file), modules::parse(&file, &text)) else { continue };
+            for item in &syntax.items {
+                let Item::Impl(block) = item else { continue };
+                let last = block.trait_.as_ref().and_then(|(path, ..)| path.segments.last());
+                if last.is_none_or(|last| last.ident != name) || is_for_tests(&block.attrs) {
+                    continue;
+                }
+                let found = self.definition_of(&Written { ty: (*block.self_ty).clone(), home: home.clone() })?;
+                if found.is_some_and(|found| found.home == definition.home && found.name == definition.name) {
+                    return Ok(Some(file));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Whether another file of the crate gives a type a method of this name.

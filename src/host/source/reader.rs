@@ -305,11 +305,44 @@ impl<'a> Reader<'a> {
         Ok(entry)
     }
 
+    /// Whether a name that a module doesn't give a meaning itself may come from another crate by a `pub use auth::*`.
+    pub(super) fn is_behind_foreign_glob(&self, root: &Home, path: &[String]) -> Result<bool> {
+        let Some((name, parent)) = path.split_last() else { return Ok(false) };
+        let Meaning::Module(place) = self.walk(root, parent, FUEL)? else { return Ok(false) };
+        if self.names(&place, name)? {
+            return Ok(false);
+        }
+        for import in imports(place.items()).iter().filter(|import| import.name.is_none() && import.is_public()) {
+            let Some(first) = import.path.first() else { continue };
+            let is_own = ["crate", "self", "super"].contains(&first.as_str()) || self.names(&place, first)?;
+            if import.external || !is_own {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The files that may be modules of a crate.
     pub(super) fn sources(&self, krate: usize) -> Result<Vec<Utf8PathBuf>> {
         let directory = self.source.crates[krate].krate.root.parent().unwrap_or(Utf8Path::new(""));
         let files = self.source.tree.sources(directory)?;
         Ok(files.into_iter().filter(|file| file.extension() == Some("rs")).collect())
+    }
+
+    /// The module of the host's crate that a file is.
+    pub(super) fn home_of(&self, file: &Utf8Path) -> Option<Home> {
+        let Source { tree, crates, .. } = self.source;
+        let krate = &crates[0].krate;
+        if file == krate.root {
+            return Some(Home::root(0));
+        }
+        let inside = file.strip_prefix(krate.root.parent()?).ok()?.with_extension("");
+        let names = inside.components().map(|part| part.as_str()).filter(|part| *part != "mod");
+        let names: Vec<_> = names.map(|name| Name::parse("", name).ok()).collect::<Option<_>>()?;
+        match modules::find(tree, krate, &names) {
+            Ok(Found::Module(module)) if module.file == file => Some(Home::own(&names)),
+            _ => None,
+        }
     }
 
     pub(super) fn module(&self, home: &Home) -> Result<Option<Place>> {

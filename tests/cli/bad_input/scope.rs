@@ -126,20 +126,44 @@ fn a_scope_without_a_readable_owner_lists_what_it_has() {
 }
 
 #[test]
-fn a_scope_whose_source_is_elsewhere_needs_a_flag() {
-    let reexported = Host::with_accounts("pub use auth::Scope;\n");
-    let external = depending("auth = \"1\"");
-    let all = [refusal(&reexported, PLAIN), refusal(&external, "gen persistence conversations -s auth::Scope")];
-    assert_snapshot!(all.join("\n"), @"
+fn a_scope_whose_source_is_hidden_needs_a_flag() {
+    // The file of a module inside an inline one isn't looked for.
+    let host = Host::with_accounts("mod inline {\n    pub mod file;\n}\n\npub use inline::file::Scope;\n");
+    assert_snapshot!(refusal(&host, PLAIN), @"
     $ gen persistence conversations -s accounts::Scope
     error: the source of `crate::accounts::Scope` cannot be read, so it is not known how it names its user
     help: give it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`
     exit 5
+    ");
+}
+
+#[test]
+fn a_scope_of_a_registry_crate_is_refused() {
+    let reexported = Host::with_accounts("pub use auth::Scope;\n");
+    let with_all = Host::with_accounts("pub use auth::*;\n");
+    let external = depending("auth = \"1\"");
+    assert_eq!(refusal(&with_all, PLAIN), refusal(&reexported, PLAIN));
+    let all = [refusal(&reexported, PLAIN), refusal(&external, "gen persistence conversations -s auth::Scope")];
+    assert_snapshot!(all.join("\n"), @"
+    $ gen persistence conversations -s accounts::Scope
+    error: --scope: `crate::accounts::Scope` is a type of another crate, and Rust allows no `impl OwnerScope` for it here
+    help: wrap it in a type of this crate:
+
+        /// The caller.
+        pub struct Caller(pub crate::accounts::Scope);
+
+    then name that one, for example `--scope crate::accounts::Caller --scope-owner 0.user_id`
+    exit 2
 
     $ gen persistence conversations -s auth::Scope
-    error: the source of `auth::Scope` cannot be read, so it is not known how it names its user
-    help: give it with --scope-owner, for example `--scope-owner user.id` or `--scope-owner user_id()`
-    exit 5
+    error: --scope: `auth::Scope` is a type of another crate, and Rust allows no `impl OwnerScope` for it here
+    help: wrap it in a type of this crate:
+
+        /// The caller.
+        pub struct Caller(pub auth::Scope);
+
+    then name that one, for example `--scope crate::accounts::Caller --scope-owner 0.user_id`
+    exit 2
     ");
 }
 

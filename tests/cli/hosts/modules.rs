@@ -195,7 +195,7 @@ fn without_tests_nothing_of_them_is_there() {
 fn two_contexts_share_a_host() {
     let host = Host::library();
     host.generate(PLAIN);
-    let second = "gen persistence support_chats -s accounts::Scope -t none --table-prefix support_";
+    let second = "gen persistence support_chats -t none --table-prefix support_";
     host.generate(second);
     assert_snapshot!(host.read("sagents.toml"), @r#"
     # What `sagents gen persistence` was asked for, per context. Options that are not here have their default.
@@ -205,7 +205,6 @@ fn two_contexts_share_a_host() {
     scope = "accounts::Scope"
 
     [contexts.support_chats]
-    scope = "accounts::Scope"
     owner-type = "none"
     table-prefix = "support_"
     "#);

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use super::{assert_a_second_run_changes_nothing, created, lines_with};
 use crate::support::{Host, manifest};
-use crate::transcript::next;
+use crate::transcript::{next, refusals};
 
 fn workspace() -> Host {
     let root = "[workspace]\nmembers = [\"web\"]\nresolver = \"3\"\n\n[workspace.dependencies]\n\
@@ -62,7 +62,7 @@ fn migrations_may_be_shared_in_the_workspace() {
     assert_a_second_run_changes_nothing(&host, line);
 }
 
-/// A package beside a workspace of two: a scope that one of them re-exports from the other.
+/// A package beside a workspace of two, with scopes that hold their types.
 fn neighbours() -> Host {
     let shared = "[dependencies]\nshared = { path = \"../shared\" }\n";
     let web = "[dependencies]\nidentity = { workspace = true }\nkeys = { package = \"shared-keys\", path = \"../../outside/keys\" }\n";
@@ -74,7 +74,11 @@ fn neighbours() -> Host {
         )
         .file("host/web/Cargo.toml", &manifest("web", "2024", &format!("\n{web}")))
         .file("host/web/src/lib.rs", "pub mod auth;\n")
-        .file("host/web/src/auth.rs", "pub use identity::Caller as Scope;\n\npub struct Login {\n    pub user_id: keys::UserId,\n}\n")
+        .file(
+            "host/web/src/auth.rs",
+            "pub struct Scope {\n    pub actor: identity::Actor,\n}\n\npub struct Wrapped(pub identity::Caller);\n\n\
+             pub struct Login {\n    pub user_id: keys::UserId,\n}\n",
+        )
         .file("host/identity/Cargo.toml", &manifest("identity", "2024", &format!("\n{shared}")))
         .file("host/identity/src/lib.rs", "mod caller;\n\npub use caller::Caller;\npub use shared::*;\n")
         .file(
@@ -92,14 +96,17 @@ fn neighbours() -> Host {
 
 #[test]
 fn types_of_the_workspace_and_of_path_dependencies_are_read() {
-    for scope in ["crate::auth::Scope", "identity::Caller"] {
+    for line in [
+        "gen persistence conversations -s crate::auth::Scope",
+        "gen persistence conversations -s crate::auth::Wrapped --scope-owner 0.actor.User.id",
+    ] {
         let host = neighbours();
-        host.generate(&format!("gen persistence conversations -s {scope} --path host/web"));
+        host.generate(&format!("{line} --path host/web"));
         let text = host.read("host/web/src/conversations/scope.rs");
         // It is named by the crate that the host depends on.
-        let is_imported = text.contains("use identity::Actor;\n") || text.contains("use identity::{Actor, Caller};\n");
-        assert!(is_imported, "{text}");
-        assert!(text.contains("let Actor::User { id, .. } = &self.actor else {\n"), "{text}");
+        assert!(text.contains("use identity::Actor;\n"), "{text}");
+        let actor = if line.contains("Wrapped") { "self.0.actor" } else { "self.actor" };
+        assert!(text.contains(&format!("let Actor::User {{ id, .. }} = &{actor} else {{\n")), "{text}");
         assert!(text.contains("Ok(Owner::new(\"user\", *id))"), "{text}");
     }
     let host = neighbours();
@@ -113,10 +120,50 @@ fn a_neighbour_is_read_whatever_kind_of_library_it_is() {
     for kinds in ["[\"cdylib\", \"rlib\"]", "[\"rlib\"]", "[\"dylib\"]"] {
         let library = format!("\n[lib]\ncrate-type = {kinds}\n");
         let host = neighbours().file("host/shared/Cargo.toml", &manifest("shared", "2024", &library));
-        host.generate("gen persistence conversations -s identity::Caller --path host/web");
+        host.generate("gen persistence conversations -s crate::auth::Scope --path host/web");
         let text = host.read("host/web/src/conversations/scope.rs");
         assert!(text.contains("let Actor::User { id, .. } = &self.actor else {\n"), "{kinds}: {text}");
     }
+}
+
+#[test]
+fn a_scope_of_another_crate_is_refused_with_the_type_to_write() {
+    let host = neighbours()
+        .file("host/web/src/again.rs", "pub use identity::Caller as Scope;\n\npub type Caller = identity::Caller;\n")
+        .file("host/web/src/lib.rs", "pub mod again;\npub mod auth;\n");
+    let scopes = ["identity::Caller", "crate::again::Scope", "crate::again::Caller"];
+    let lines = scopes.map(|scope| format!("gen persistence conversations -s {scope} --path host/web"));
+    assert_snapshot!(refusals(&host, &lines.each_ref().map(String::as_str)), @"
+    $ gen persistence conversations -s identity::Caller --path host/web
+    error: --scope: `identity::Caller` is a type of another crate, and Rust allows no `impl OwnerScope` for it here
+    help: wrap it in a type of this crate:
+
+        /// The caller.
+        pub struct Scope(pub identity::Caller);
+
+    then name that one, for example `--scope crate::accounts::Scope --scope-owner 0.user_id`
+    exit 2
+
+    $ gen persistence conversations -s crate::again::Scope --path host/web
+    error: --scope: `crate::again::Scope` is a type of another crate, and Rust allows no `impl OwnerScope` for it here
+    help: wrap it in a type of this crate:
+
+        /// The caller.
+        pub struct Caller(pub crate::again::Scope);
+
+    then name that one, for example `--scope crate::accounts::Caller --scope-owner 0.user_id`
+    exit 2
+
+    $ gen persistence conversations -s crate::again::Caller --path host/web
+    error: --scope: `crate::again::Caller` is a type of another crate, and Rust allows no `impl OwnerScope` for it here
+    help: wrap it in a type of this crate:
+
+        /// The caller.
+        pub struct Scope(pub crate::again::Caller);
+
+    then name that one, for example `--scope crate::accounts::Scope --scope-owner 0.user_id`
+    exit 2
+    ");
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn remembered() -> Host {
         let host = Host::library().file("migrations/0001_first.sql", "");
         for line in [
             "gen persistence conversations -s accounts::Scope",
-            "gen persistence notes -s accounts::Scope -t none --table-prefix notes_",
+            "gen persistence notes -t none --table-prefix notes_",
             "gen persistence conversations -t team --owner-id text --backfill 'a'",
         ] {
             let run = unformatted(&host, line);
