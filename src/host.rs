@@ -218,8 +218,14 @@ fn canonical(place: &Place) -> Result<Utf8PathBuf> {
     Ok(path.canonicalize_utf8().with_context(|| format!("cannot read {named}"))?)
 }
 
+/// The path of a directory that doesn't exist. Links and `..` are resolved as far as it does.
 fn absolute(place: &Place) -> Result<Utf8PathBuf> {
-    Ok(camino::absolute_utf8(&place.path).with_context(|| format!("cannot read {}", place.named))?)
+    let path = camino::absolute_utf8(&place.path).with_context(|| format!("cannot read {}", place.named))?;
+    let resolved = path.ancestors().find_map(|above| {
+        let rest = path.strip_prefix(above).ok()?;
+        Some(above.canonicalize_utf8().ok()?.join(rest))
+    });
+    Ok(resolved.unwrap_or(path))
 }
 
 /// `--no-deps` and `--offline` keep cargo from resolving, and so from writing Cargo.lock.

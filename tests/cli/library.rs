@@ -48,6 +48,23 @@ fn assert_resolves(host: &Host) {
 }
 
 #[test]
+fn a_new_package_beside_this_directory_finds_the_library() {
+    let host = Host::empty().file("Cargo.toml", "[workspace]\n").file("clone/README.md", "");
+    let new = "gen persistence Conversations --scope Scope --init --path ../../my_app";
+    let run = host.sagents_in("clone", &new.split(' ').collect::<Vec<_>>());
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let package = host.root().parent().unwrap().join("my_app");
+    let manifest = std::fs::read_to_string(package.join("Cargo.toml")).unwrap();
+    let path = manifest.split_once("path = \"").and_then(|(_, rest)| rest.split_once('"')).expect(&manifest).0;
+    assert_eq!(
+        package.join(path).canonicalize().unwrap(),
+        std::path::Path::new(LIBRARY).canonicalize().unwrap(),
+        "{manifest}"
+    );
+    assert!(!run.stdout.contains("inside the workspace"), "{}", run.stdout);
+}
+
+#[test]
 fn a_generator_from_a_work_tree_names_its_directory_and_says_so() {
     let host = Host::library();
     let run = host.generate(PLAIN);
