@@ -70,7 +70,7 @@ impl Expect {
 /// How a state is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SaveOptions {
-    /// What the save expects to be stored.
+    /// The stored revision that the save expects.
     pub expect: Expect,
     /// Identifies the save; a new one by default.
     pub write_id: Uuid,

@@ -108,7 +108,7 @@ pub enum RunUpdate {
     End(RunStatus),
 }
 
-/// What a process learns when it updates its run.
+/// The answer to an update of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunSignal {
     /// Go on.

@@ -4,7 +4,7 @@ use sagents::{Conversation, DisplayMessage, NewDisplayMessage, Store, Timestamp,
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// Where a run's databases are.
+/// Opens the databases of a benchmark.
 pub trait Place: Sized {
     type Hand: ByHand;
 

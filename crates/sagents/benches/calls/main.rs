@@ -46,7 +46,7 @@ impl OwnerScope for Scope {
 }
 
 fn main() {
-    // Cargo adds an option of its own.
+    // Cargo adds `--bench`.
     let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     for name in &named {
         let is_known = [&TOPICS[..], &DATABASES, &["quick"]].concat().contains(&name.as_str());

@@ -148,7 +148,7 @@ pub struct ToolResult {
     pub is_error: bool,
     /// The call waits for a decision; `content` is a placeholder.
     pub is_interrupt: bool,
-    /// What the application needs to resume after the decision.
+    /// Data that lets the application resume after the decision.
     pub interrupt_data: Option<Value>,
     /// Always `function` so far.
     pub kind: String,
